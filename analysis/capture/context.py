@@ -38,6 +38,20 @@ _REQUIRED = {
 }
 
 
+#: A client that was given a false error acts on it within this time: it waits and asks first.
+_BELIEVED_NS = 5 * _NS
+
+
+@dataclass(frozen=True, slots=True)
+class Lie:
+    """False errors of one fault, and when clients may have acted on them (CLOCK_MONOTONIC ns).
+    ``permits``: as `harness.contracts.rows.FaultDetails` has it."""
+
+    permits: str
+    since_ns: int
+    until_ns: int
+
+
 @dataclass(frozen=True, slots=True)
 class Promise:
     """The promise that a producer's settings make (`contracts.plan.PromisePlan`), and what the
@@ -328,6 +342,20 @@ class Context:
     def has_false_errors(self) -> bool:
         """Whether a fault gave clients errors that their broker had not said."""
         return any(fault.details.false_errors for fault in self.faults)
+
+    @cached_property
+    def lies(self) -> tuple[Lie, ...]:
+        """The false errors that permit a client something, by their begin."""
+        found = [
+            Lie(
+                fault.details.permits,
+                fault.start_ns,
+                (fault.heal_ns or fault.over_ns) + _BELIEVED_NS,
+            )
+            for fault in self.faults
+            if fault.effective and fault.details.permits
+        ]
+        return tuple(sorted(found, key=lambda lie: lie.since_ns))
 
     @cached_property
     def n_lanes(self) -> int:

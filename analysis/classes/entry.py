@@ -42,7 +42,7 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
         "what the client's settings promise is stated (worker.toml, import.yaml), "
         "and no setting lets its broker drop messages"
     ),
-    "answers-kept": "no fault gave clients errors that their broker had not said",
+    "answers-kept": "no fault gave its client an error that excuses it and that its broker had not said",
 }
 
 #: What a run must have for a class to be about it; and why it is not, without.
@@ -109,6 +109,8 @@ class AnomalyClass:
         unit: what ``count`` counts.
         sentence: one line for people; what happened, not what to think of it.
         example: a sequence that shows it.
+        excused_by: what a client may do that believes a false error
+            (`harness.contracts.rows.FaultDetails.permits`), where that explains such a hit.
         rests_on: settings of the consumer that it rests on, by their name in its promise (order,
             ack ...).
         split_by: what the sub-kinds are where the capture and not the table names them.
@@ -124,6 +126,7 @@ class AnomalyClass:
     unit: str = "messages"
     asks: tuple[str, ...] = ()
     splits: Mapping[str, SubKind] = field(default_factory=dict)
+    excused_by: tuple[str, ...] = ()
     rests_on: tuple[str, ...] = ()
     split_by: str = ""
 

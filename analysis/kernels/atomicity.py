@@ -11,6 +11,7 @@ from analysis.capture.context import Context
 from analysis.kernels.atoms import Atoms, merged
 from analysis.kernels.class_hits import NO_MESSAGE, ClassHits
 from analysis.kernels.hits import BITS
+from analysis.kernels.lies import lies_about
 from analysis.kernels.partial import Episode, Partial, RawWitness
 
 #: In the place of a bucket's number.
@@ -36,14 +37,26 @@ def judge(
         table.may_be_committed & table.is_committed & (found.seen == 0) & (found.sent > 0)
     )
     lost = lost[gone[lost] > 0]
-    episodes = [_episode(context, found, int(at), "torn-transaction", ()) for at in torn]
+    episodes = [
+        _episode(context, found, at, "torn-transaction", _believed(context, at, "torn-transaction"))
+        for at in torn.tolist()
+    ]
     for at in lost.tolist():
         proved = is_whole and not found.unsure[at]
-        episodes.append(
-            _episode(context, found, at, "lost-commit", () if proved else ("audit-complete",))
-        )
+        unmet = () if proved else ("audit-complete",)
+        unmet += _believed(context, at, "lost-commit")
+        episodes.append(_episode(context, found, at, "lost-commit", unmet))
     hits = tuple(_hits(episodes)) if with_hits else ()
     return Partial(bucket=WHOLE_RUN, episodes=episodes, hits=hits)
+
+
+def _believed(context: Context, at: int, cls: str) -> tuple[str, ...]:
+    """The precondition that a transaction lacks of which a client may have acknowledged messages
+    because of a false error."""
+    table = context.transactions
+    end_ns = int(table.t_done_ns[at] or table.t_asked_ns[at])
+    told = any(lie.since_ns <= end_ns for lie in lies_about(context, cls))
+    return ("answers-kept",) if told else ()
 
 
 def _episode(context: Context, found: Atoms, at: int, cls: str, unmet: tuple[str, ...]) -> Episode:

@@ -25,6 +25,7 @@ from analysis.kernels import (
     exposure,
     fencing,
     hang,
+    lies,
     moves,
     numbering,
     order,
@@ -106,7 +107,8 @@ def classify(
     hits += stall.judge(history, groups, held)
     hits += queues.judge(history)
     hits += silence.judge(history)
-    chosen = _by_root_cause(history, _between_topics(history, hits))
+    hits = lies.believed(history, _between_topics(history, hits))
+    chosen = _by_root_cause(history, hits)
     episodes = [e for one in chosen for e in episodes_of(history, matching, one)]
     handed = {given.group: given.messages() for given in groups}
     delays = {given.group: given.delays() for given in groups}

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from faults.kit.answers import AnswerFault, AnswerParams
 from faults.kit.cluster_view import ability_of
+from harness.durations import Seconds
 from harness.errors import did_you_mean
 from harness.protocols.cluster import Cluster
 from harness.protocols.network import AnswerChange, ChangesAnswers
@@ -18,12 +19,18 @@ class RequestErrorParams(AnswerParams):
     error: str = Field(
         description="the error that the answer says, as the protocol names it: `NOT_ENOUGH_REPLICAS`"
     )
-    answered: Literal["instead", "after"] = Field(
+    answered: Literal["instead", "after", "before"] = Field(
         "instead",
         description=(
             "`instead`: the broker does not get the request; `after`: it does what it is asked, and "
-            "the answer denies it"
+            "the answer denies it; `before`: the broker gets the request `delay` after the answer"
         ),
+    )
+    delay: Seconds = Field(
+        1.0,
+        gt=0,
+        le=600,
+        description="with `answered: before`, how long after the answer the broker gets the request",
     )
     partitions: float = Field(
         1.0,
@@ -37,11 +44,13 @@ class RequestErrorParams(AnswerParams):
 
     @model_validator(mode="after")
     def _whole_requests(self) -> RequestErrorParams:
-        if self.partitions < 1 and self.answered == "instead":
+        if self.partitions < 1 and self.answered != "after":
             raise ValueError(
-                "partitions must be 1 with answered: instead: a request is answered as a whole; "
-                "use answered: after"
+                f"partitions must be 1 with answered: {self.answered}: a request is answered as a "
+                "whole; use answered: after"
             )
+        if self.answered != "before" and self.delay != type(self).model_fields["delay"].default:
+            raise ValueError(f"delay means nothing with answered: {self.answered}: remove it")
         return self
 
 
@@ -59,7 +68,11 @@ class RequestError(AnswerFault[RequestErrorParams]):
         return super().refusal(params, cluster)
 
     def action(self, params: RequestErrorParams) -> str:
-        seen = {"instead": "that the broker does not get", "after": "that the broker carried out"}
+        seen = {
+            "instead": "that the broker does not get",
+            "after": "that the broker carried out",
+            "before": f"that the broker gets {params.delay:g} s later",
+        }
         part = f" for {params.partitions:.0%} of the partitions" if params.partitions < 1 else ""
         return f"answer {params.which}, {seen[params.answered]}, with {params.error}{part}:"
 
@@ -69,4 +82,8 @@ class RequestError(AnswerFault[RequestErrorParams]):
             error=params.error,
             partitions=params.partitions,
             instead=params.answered == "instead",
+            before=params.answered == "before",
         )
+
+    def delay_s(self, params: RequestErrorParams) -> float:
+        return params.delay if params.answered == "before" else 0.0

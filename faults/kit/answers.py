@@ -14,6 +14,7 @@ from faults.kit.network import Impaired, NetworkFault, is_of_clients
 from faults.kit.params import Inventory
 from faults.kit.requests import RequestParams, requests_refusal
 from faults.kit.targets import parse
+from harness.errors import did_you_mean
 from harness.protocols.cluster import Cluster, HasPlacement, Proof
 from harness.protocols.network import (
     ANSWERS,
@@ -40,6 +41,12 @@ class AnswerParams(RequestParams):
         False, description="only the first of these requests on each connection is met"
     )
 
+    after: str = Field(
+        "",
+        description="only the first of these requests on a connection after a request of this kind "
+        "is met, of the same client: `InitProducerId`",
+    )
+
     @model_validator(mode="after")
     def _one_choice(self) -> AnswerParams:
         chosen = [
@@ -48,6 +55,7 @@ class AnswerParams(RequestParams):
                 ("share", self.share < 1),
                 ("nth", self.nth),
                 ("first_of_each_connection", self.first_of_each_connection),
+                ("after", self.after),
             )
             if is_set
         ]
@@ -63,6 +71,8 @@ class AnswerParams(RequestParams):
             return f"{kinds} request number {self.nth}"
         if self.first_of_each_connection:
             return f"the first {kinds} request of each connection"
+        if self.after:
+            return f"the first {kinds} request after each {self.after} request of a client"
         return f"{self.share:.0%} of {kinds} requests"
 
 
@@ -92,14 +102,20 @@ class ChangedAnswers(Impaired):
         if found.described:
             said += f"; the first at {found.described[0]}"
         change = self.impairment.answer
+        is_false = bool(change and change.act == "error" and found.met)
         details = {
             "answers": found.met,
+            "held": found.met if change and change.before else 0,
             "seen": found.seen,
             "met": list(found.described),
-            "false_errors": bool(change and change.act == "error" and found.met),
+            "false_errors": is_false,
+            "permits": self._permits(change.error) if change and is_false else "",
         }
         where = ", ".join(self.targets)
         return Proof(bool(found.met), f"{where}: {said or f'no {kinds} request was seen'}", details)
+
+    def _permits(self, error: str) -> str:
+        return self.view.ability(ChangesAnswers).answer_errors().get(error, "")
 
 
 class AnswerFault(NetworkFault[P], Generic[P]):
@@ -126,6 +142,9 @@ class AnswerFault(NetworkFault[P], Generic[P]):
             return f"answers of {cluster.system} cannot be changed"
         if reason := requests_refusal(params, found.request_kinds(), cluster):
             return reason
+        if params.after and params.after not in found.request_kinds():
+            close = did_you_mean(params.after, found.request_kinds(), label="allowed")
+            return f"after: no request {params.after!r} of {cluster.system}; {close}"
         return super().refusal(params, cluster)
 
     def impaired(
@@ -138,6 +157,7 @@ class AnswerFault(NetworkFault[P], Generic[P]):
             share=params.share,
             number=params.nth,
             first_of_each_connection=params.first_of_each_connection,
+            after=params.after,
             answer=self.change(params),
         )
         return ChangedAnswers(view, targets, params, flows, impairment)

@@ -370,6 +370,9 @@ class FaultDetails:
         grown: topic -> how many partitions it had before it was given more.
         moved_clocks: it set clocks of nodes or of clients.
         false_errors: answers said errors that the broker had not said.
+        permits: what a client may do that believed such an error: ``acknowledge`` a message that is
+            not stored, ``renumber`` its messages, so that no broker recognizes a repeat, or
+            ``reposition`` itself in the log; empty = nothing.
     """
 
     held: int = 0
@@ -382,6 +385,7 @@ class FaultDetails:
     grown: dict[str, int] = field(default_factory=dict)
     moved_clocks: bool = False
     false_errors: bool = False
+    permits: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,8 @@ class AnswerChange:
         error: the name of the error, as the protocol has it.
         partitions: share of the partitions of an answer that get the error.
         instead: the broker does not get the request.
+        before: the client has the error before the broker gets the request, which comes ``delay_s``
+            later; the broker's own answer is dropped.
         close: the connection is closed where an answer is dropped.
     """
 
@@ -77,6 +79,7 @@ class AnswerChange:
     error: str = ""
     partitions: float = 1.0
     instead: bool = False
+    before: bool = False
     close: bool = False
 
 
@@ -94,7 +97,7 @@ class Impairment:
               them may have left.
     answer    answers to some of ``requests`` are not what the broker said: ``answer``. These are a
               ``share``, or only the request of this ``number`` since the begin, or only the first
-              of each connection
+              of each connection, or only the first on a connection ``after`` a request of that kind
     """
 
     how: How
@@ -105,6 +108,7 @@ class Impairment:
     share: float = 0.0
     number: int = 0
     first_of_each_connection: bool = False
+    after: str = ""
     answer: AnswerChange | None = None
 
 
@@ -227,9 +231,10 @@ class ChangesAnswers(HasDetours, Protocol):
     def request_kinds(self) -> Sequence[str]:
         """Return the kinds of requests that it can tell apart, under the protocol's names."""
 
-    def answer_errors(self) -> Sequence[str]:
-        """Return the errors that an answer can say, under the protocol's names; empty where answers
-        of the protocol cannot be changed."""
+    def answer_errors(self) -> Mapping[str, str]:
+        """Return the errors that an answer can say, under the protocol's names, each with what a
+        client may do that believes it (`harness.contracts.rows.FaultDetails.permits`); empty where
+        answers of the protocol cannot be changed."""
 
     def answered(self, name: str) -> Answered:
         """Return what was met so far under the name of an impairment.

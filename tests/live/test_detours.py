@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +302,24 @@ def test_an_answer_in_place_of_the_brokers_waits_for_those_before_it(rig: Rig) -
         link.sendall(heartbeat(1) + heartbeat(2) + heartbeat(3))
         answers = [struct.unpack(">iih", link.recv(10, socket.MSG_WAITALL)) for _ in range(3)]
     assert answers == [(6, 1, 0), (6, 2, 16), (6, 3, 0)]
+
+
+def test_a_request_that_follows_another_is_carried_out_after_its_answer(rig: Rig) -> None:
+    """Of each client, by its id: the other request may have come on another connection."""
+    broker = rig.brokers["kafka-1", "client"]
+    with rig.open() as first, rig.open() as link:
+        change = changed("error", error="NOT_COORDINATOR", before=True, delay_s=60.0)
+        rig.detours.impair("fault", rig.both(), replace(change, after="JoinGroup"))
+        assert answer_to(link, 1) == 0
+        rig.say(first, "JoinGroup")
+        assert first.recv(10, socket.MSG_WAITALL)
+        broker.kinds = queue.Queue()
+        assert [answer_to(link, number) for number in (2, 3)] == [16, 0]
+        assert rig.detours.answered("fault").met == 1
+        assert broker.kinds.qsize() == 1
+        rig.detours.repair("fault")
+        assert waiting.wait_until(lambda: broker.kinds.qsize() == 2, 5, every_s=0.01)
+        assert answer_to(link, 4) == 0
 
 
 def test_an_answer_is_dropped_and_the_connection_stays_or_is_closed(rig: Rig) -> None:

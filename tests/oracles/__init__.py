@@ -10,6 +10,7 @@ from __future__ import annotations
 from tests.oracles.applied import ORACLES as APPLIED
 from tests.oracles.died import ORACLES as DIED
 from tests.oracles.dispatched import ORACLES as DISPATCHED
+from tests.oracles.excused import excused
 from tests.oracles.facts import Facts, Hit, Name
 from tests.oracles.logged import ORACLES as LOGGED
 from tests.oracles.ordered import ORACLES as ORDERED
@@ -49,4 +50,4 @@ _ALL = (
 def judge(facts: Facts) -> list[Hit]:
     """One hit a message, and every hit that is about no message."""
     hits = [hit for oracle in _ALL for hit in oracle(facts)]
-    return ranked(facts, between_topics(facts, hits))
+    return ranked(facts, excused(facts, between_topics(facts, hits)))

@@ -312,7 +312,7 @@ class Story:
             if self.rarely():
                 change = {"done": False} if self.draw(st.booleans()) else {"t_end_ns": 0}
                 h.workers[name] = change
-        for happens in (self.node_dies, self.is_taken_away, self.client_dies):
+        for happens in (self.node_dies, self.answers_lie, self.is_taken_away, self.client_dies):
             if self.rarely():
                 happens()
         if self.rarely():
@@ -335,6 +335,19 @@ class Story:
         start = self.draw(st.integers(0, 100)) * STEP_MS
         self.h.fault(
             "kill", "kafka-1", start, start + 60 * STEP_MS, effective=self.draw(st.booleans())
+        )
+
+    def answers_lie(self) -> None:
+        """Clients are given errors that permit them something."""
+        start = self.draw(st.integers(0, 200)) * STEP_MS
+        permits = self.draw(st.sampled_from(["acknowledge", "renumber", "reposition"]))
+        self.h.fault(
+            "by a proxy",
+            "kafka-1",
+            start,
+            start + 4 * STEP_MS,
+            effective=self.draw(st.booleans()),
+            details={"permits": permits},
         )
 
     def is_taken_away(self) -> None:

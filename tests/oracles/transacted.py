@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.records import Asked, Outcome, Txn
+from tests.oracles.excused import unacknowledged
 from tests.oracles.facts import Facts, Hit, Identity, identity, place
 from tests.oracles.logged import expected_absence, resent, time_of
 from tests.oracles.removed import is_removed
@@ -166,9 +167,11 @@ def atomicity(facts: Facts) -> list[Hit]:
         ]
         if seen:
             split = "committed" if committed else "commit not answered"
-            hits.append(Hit("torn-transaction", named, "removed" if taken == gone else split))
+            unmet = unacknowledged(facts, transaction, "torn-transaction")
+            hits.append(Hit("torn-transaction", named, "removed" if taken == gone else split, unmet))
         elif committed:
             unmet = frozenset({"audit-complete"} if unsure else ())
+            unmet |= unacknowledged(facts, transaction, "lost-commit")
             hits.append(Hit("lost-commit", named, "removed" if taken == gone else "", unmet))
     return hits
 

@@ -386,6 +386,11 @@ def test_nobody_reads_requests_in_tls() -> None:
             {"requests": ["Produce"], "error": "NOT_A_LEADER"},
             "answers of kafka cannot say 'NOT_A_LEADER'",
         ),
+        (
+            "kafka",
+            {"requests": ["EndTxn"], "error": "NOT_COORDINATOR", "after": "InitProduceId"},
+            "after: no request 'InitProduceId' of kafka; did you mean InitProducerId?",
+        ),
         ("nats", {"requests": ["Produce"], "error": "NOT_COORDINATOR"}, "cannot be changed"),
     ],
 )
@@ -398,6 +403,8 @@ def test_answers_are_those_of_the_protocol(system: str, step: dict[str, Any], sa
     ("step", "said"),
     [
         ({"share": 0.5, "nth": 3}, "share and nth exclude each other"),
+        ({"nth": 3, "after": "JoinGroup"}, "nth and after exclude each other"),
+        ({"delay": "2s"}, "delay means nothing with answered: instead"),
         ({"partitions": 0.5}, "a request is answered as a whole"),
         ({"link": "peers"}, "must be about clients"),
     ],

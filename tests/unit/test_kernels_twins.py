@@ -513,3 +513,25 @@ def test_errors_that_a_fault_made_up_accuse_no_client_that_reports_them(
     told = refused().fault("request-error", "kafka-1", 0, 9_000, details={"false_errors": True})
     assert statuses(told, "false-nack") == {Status.SUSPECT}
     assert statuses(told, "client-died") == {status}
+
+
+@pytest.mark.parametrize(
+    ("permits", "lasts", "status"),
+    [
+        ("acknowledge", (0, 9_000), Status.SUSPECT),
+        ("acknowledge", (8_000, 9_000), Status.VIOLATION),
+        ("renumber", (0, 9_000), Status.VIOLATION),
+        ("", (0, 9_000), Status.VIOLATION),
+    ],
+)
+def test_a_false_error_excuses_what_it_permits_while_it_is_believed(
+    permits: str, lasts: tuple[int, int], status: Status
+) -> None:
+    """A client that is told of a duplicate acknowledges a message that no broker stored."""
+    h = History().send(0).send(1).send(2).log(0, 2)
+    h.fault("request-error", "kafka-1", *lasts, details={"permits": permits})
+    context = context_from(h)
+    found = [e for e in judged(h, context).episodes if e.cls == "acked-lost"]
+    assert [
+        status_of("acked-lost", e.split, context.promise(e.instance), e.unmet) for e in found
+    ] == [status]

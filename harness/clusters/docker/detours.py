@@ -12,7 +12,7 @@ import contextlib
 import shlex
 import socket
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -252,8 +252,9 @@ class ContainerDetours:
     def request_kinds(self) -> Sequence[str]:
         return tuple(system_of(self._system).request_kinds)
 
-    def answer_errors(self) -> Sequence[str]:
-        return tuple(system_of(self._system).answer_errors)
+    def answer_errors(self) -> Mapping[str, str]:
+        system = system_of(self._system)
+        return {name: system.answer_permits.get(name, "") for name in system.answer_errors}
 
     def answered(self, name: str) -> Answered:
         return self._clients.answered(name) if self._clients else Answered()

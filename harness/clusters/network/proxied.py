@@ -124,8 +124,9 @@ class ProxiedDetours:
     def request_kinds(self) -> Sequence[str]:
         return tuple(system_of(self.plan.system).request_kinds)
 
-    def answer_errors(self) -> Sequence[str]:
-        return tuple(system_of(self.plan.system).answer_errors)
+    def answer_errors(self) -> Mapping[str, str]:
+        system = system_of(self.plan.system)
+        return {name: system.answer_permits.get(name, "") for name in system.answer_errors}
 
     def answered(self, name: str) -> Answered:
         told = self._proxy.rules().get(name)
@@ -149,10 +150,12 @@ class ProxiedDetours:
             "share": impairment.share,
             "number": impairment.number,
             "first_of_each_connection": impairment.first_of_each_connection,
+            "after": system.request_kinds[impairment.after] if impairment.after else -1,
             "act": answer.act,
             "code": system.answer_errors[answer.error] if answer.error else 0,
             "partitions": answer.partitions,
             "instead": answer.instead,
+            "before": answer.before,
             "close": answer.close,
             "delay_ms": round(impairment.delay_s * 1000),
         }

@@ -50,12 +50,9 @@ _REQUESTS: Final = {
 }
 
 #: https://kafka.apache.org/protocol#protocol_error_codes
-#: DUPLICATE_SEQUENCE_NUMBER is left out: it says that a message is stored, and a client
-#: acknowledges it. So are errors that say that a position or the state of a producer is lost
-#: (OFFSET_OUT_OF_RANGE, UNKNOWN_PRODUCER_ID ...): a client that then skips or repeats messages does
-#: as it should, and the judging would call it a violation.
 _ERRORS: Final = {
     "UNKNOWN_SERVER_ERROR": -1,
+    "OFFSET_OUT_OF_RANGE": 1,
     "CORRUPT_MESSAGE": 2,
     "UNKNOWN_TOPIC_OR_PARTITION": 3,
     "LEADER_NOT_AVAILABLE": 5,
@@ -84,12 +81,17 @@ _ERRORS: Final = {
     "UNSUPPORTED_VERSION": 35,
     "NOT_CONTROLLER": 41,
     "POLICY_VIOLATION": 44,
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": 45,
+    "DUPLICATE_SEQUENCE_NUMBER": 46,
+    "INVALID_PRODUCER_EPOCH": 47,
     "INVALID_TXN_STATE": 48,
+    "INVALID_PRODUCER_ID_MAPPING": 49,
     "INVALID_TRANSACTION_TIMEOUT": 50,
     "CONCURRENT_TRANSACTIONS": 51,
     "TRANSACTION_COORDINATOR_FENCED": 52,
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": 53,
     "KAFKA_STORAGE_ERROR": 56,
+    "UNKNOWN_PRODUCER_ID": 59,
     "FETCH_SESSION_ID_NOT_FOUND": 70,
     "INVALID_FETCH_SESSION_EPOCH": 71,
     "FENCED_LEADER_EPOCH": 74,
@@ -107,6 +109,18 @@ _ERRORS: Final = {
     "FENCED_MEMBER_EPOCH": 110,
     "STALE_MEMBER_EPOCH": 113,
     "TRANSACTION_ABORTABLE": 120,
+}
+
+#: A batch that was stored before is acknowledged (KIP-98); a producer whose state the broker lost
+#: takes a new id or epoch and numbers its batches anew, so that no broker recognizes a repeat
+#: (KIP-360); a consumer goes to the position that auto.offset.reset names.
+_PERMITS: Final = {
+    "DUPLICATE_SEQUENCE_NUMBER": "acknowledge",
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": "renumber",
+    "UNKNOWN_PRODUCER_ID": "renumber",
+    "INVALID_PRODUCER_EPOCH": "renumber",
+    "INVALID_PRODUCER_ID_MAPPING": "renumber",
+    "OFFSET_OUT_OF_RANGE": "reposition",
 }
 
 
@@ -160,6 +174,7 @@ class Kafka(System):
     log_stamps = ("[{time}] {level} ",)
     request_kinds = _REQUESTS
     answer_errors = _ERRORS
+    answer_permits = _PERMITS
     file_kinds = {
         "unused": ("*-delete/*",),
         "metadata": (

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // How many of the requests that a rule met are described, at most.
@@ -28,15 +30,19 @@ type rule struct {
 	Share  float64 `json:"share"`
 	Number int64   `json:"number"`
 	First  bool    `json:"first_of_each_connection"`
+	// Only the first one on a connection since a request of this kind; below 0: that does not matter.
+	After int16 `json:"after"`
 	// What happens to the answer: "error", "drop", "delay" or "throttle".
 	Act string `json:"act"`
-	// Of "error": its number, the share of the partitions that get it, and whether the broker sees the request.
+	// Of "error": its number, the share of the partitions that get it, whether the broker sees the request, and
+	// whether it sees it only after the client has the error.
 	Code       int16   `json:"code"`
 	Partitions float64 `json:"partitions"`
 	Instead    bool    `json:"instead"`
+	Before     bool    `json:"before"`
 	// Of "drop": the connection is closed too.
 	Close bool `json:"close"`
-	// Of "delay" and "throttle".
+	// Of "delay", "throttle" and "error" before the broker sees the request.
 	DelayMs int64 `json:"delay_ms"`
 
 	seen, met, unfit atomic.Int64
@@ -55,10 +61,12 @@ type told struct {
 }
 
 // chooses decides whether a request is met, and counts it. isFirst: no request of these kinds came on its
-// connection before.
-func (r *rule) chooses(isFirst bool) bool {
+// connection before. isNext: none came since the request that the rule waits for.
+func (r *rule) chooses(isFirst, isNext bool) bool {
 	number := r.seen.Add(1)
 	switch {
+	case r.After >= 0:
+		return isNext
 	case r.Number > 0:
 		return number == r.Number
 	case r.First:
@@ -96,10 +104,49 @@ type answers struct {
 	mutex  sync.RWMutex
 	relays map[string]net.Listener
 	rules  map[string]*rule
+	asked  *history
 }
 
 func newAnswers() *answers {
-	return &answers{relays: map[string]net.Listener{}, rules: map[string]*rule{}}
+	return &answers{
+		relays: map[string]net.Listener{}, rules: map[string]*rule{}, asked: &history{last: map[asked]int64{}},
+	}
+}
+
+// A history knows when each client last sent a request of a kind, whatever broker it asked. Times are numbers that
+// grow with every request.
+type history struct {
+	count atomic.Int64
+	mutex sync.Mutex
+	last  map[asked]int64
+}
+
+type asked struct {
+	client string
+	kind   int16
+}
+
+// oftenAsked are kinds that a client sends all the time: a lock for each request would slow every connection. A rule
+// knows these of its own connection only.
+var oftenAsked = []int16{int16(kmsg.Produce), int16(kmsg.Fetch), int16(kmsg.Heartbeat)}
+
+// add notes a request and says when it was.
+func (h *history) add(client string, kind int16) int64 {
+	now := h.count.Add(1)
+	if slices.Contains(oftenAsked, kind) {
+		return now
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.last[asked{client, kind}] = now
+	return now
+}
+
+// of says when a client last sent a request of a kind; 0: never.
+func (h *history) of(client string, kind int16) int64 {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return h.last[asked{client, kind}]
 }
 
 // of finds the rules for a kind of request on a relay, by their names' order.
@@ -179,7 +226,7 @@ func (a *answers) closeRelay(response http.ResponseWriter, request *http.Request
 }
 
 func (a *answers) addRule(response http.ResponseWriter, request *http.Request) {
-	added := &rule{over: make(chan struct{})}
+	added := &rule{After: -1, over: make(chan struct{})}
 	if err := json.NewDecoder(request.Body).Decode(added); err != nil {
 		http.Error(response, err.Error(), http.StatusBadRequest)
 		return

@@ -24,6 +24,8 @@ type sent struct {
 	rules []*rule
 	// The answer in place of the broker's, which is not asked; nil where the broker is asked.
 	instead []byte
+	// The client has an answer already, so the broker's is dropped.
+	isAnswered bool
 }
 
 // A conversation relays one connection of a client of Kafka and knows which answer belongs to which request: brokers
@@ -33,23 +35,36 @@ type conversation struct {
 	relay          string
 	client, server *net.TCPConn
 
+	// Of the order in which requests are noted and written to the broker. It is locked before the other one.
+	sending sync.Mutex
+	onward  *bufio.Writer
+	late    sync.WaitGroup // requests that the broker gets later
+
 	mutex   sync.Mutex // of what follows, and of what is written to the client
 	waiting []*sent
 	met     map[*rule]bool
+	asked   map[int16]int64 // by kind of request: when it last came on this connection
+	since   map[*rule]int64 // when a request was last met that follows another one
 	toward  *bufio.Writer
 }
 
 func newConversation(all *answers, relay string, client, server *net.TCPConn) *conversation {
 	return &conversation{
 		all: all, relay: relay, client: client, server: server,
-		met: map[*rule]bool{}, toward: bufio.NewWriterSize(client, 64<<10),
+		met: map[*rule]bool{}, asked: map[int16]int64{}, since: map[*rule]int64{},
+		onward: bufio.NewWriterSize(server, 64<<10), toward: bufio.NewWriterSize(client, 64<<10),
 	}
 }
 
 func (c *conversation) run() {
 	var both sync.WaitGroup
 	both.Add(2)
-	go func() { defer both.Done(); end(c.server, c.client, c.requests()) }()
+	go func() {
+		defer both.Done()
+		err := c.requests()
+		c.late.Wait() // they arrive although their sender may have left
+		end(c.server, c.client, err)
+	}()
 	go func() { defer both.Done(); end(c.client, c.server, c.answers()) }()
 	both.Wait()
 }
@@ -57,38 +72,87 @@ func (c *conversation) run() {
 // requests reads what the client sends and passes it on, until it ends.
 func (c *conversation) requests() error {
 	from := bufio.NewReaderSize(c.client, 64<<10)
-	to := bufio.NewWriterSize(c.server, 64<<10)
 	for {
 		bytes, err := readFrame(from)
 		if err == errNotKafka { // of another protocol: it passes as it is
-			to.Flush()
+			c.onward.Flush()
 			_, err = io.Copy(c.server, from)
 			return err
 		}
 		if err != nil {
-			to.Flush()
+			c.flushOnward()
 			return err
 		}
-		request, err := parseRequest(bytes)
-		passed := true
-		if err == nil {
-			passed = c.note(request)
-		}
-		if passed {
-			if _, err := to.Write(bytes); err != nil {
-				return err
-			}
-		}
-		if from.Buffered() == 0 {
-			if err := to.Flush(); err != nil {
-				return err
-			}
+		if err := c.send(bytes, from.Buffered() == 0); err != nil {
+			return err
 		}
 	}
 }
 
-// note remembers a request whose answer will come; false: it is answered here, and the broker does not get it.
-func (c *conversation) note(request *frame) bool {
+func (c *conversation) flushOnward() error {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	return c.onward.Flush()
+}
+
+// send passes a request on, unless it is answered here. isLast: no other one waits.
+func (c *conversation) send(bytes []byte, isLast bool) error {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	request, err := parseRequest(bytes)
+	passed := true
+	if err == nil {
+		passed = c.note(request, bytes)
+	}
+	if passed {
+		if _, err := c.onward.Write(bytes); err != nil {
+			return err
+		}
+	}
+	if isLast {
+		return c.onward.Flush()
+	}
+	return nil
+}
+
+// sendLater passes a request on after a time, or when its rule ends. The client has an answer to it.
+func (c *conversation) sendLater(request *frame, bytes []byte, by *rule) {
+	c.late.Add(1)
+	go func() {
+		defer c.late.Done()
+		select {
+		case <-time.After(time.Duration(by.DelayMs) * time.Millisecond):
+		case <-by.over:
+		}
+		c.sending.Lock()
+		defer c.sending.Unlock()
+		c.mutex.Lock()
+		c.waiting = append(c.waiting, &sent{number: request.number, isAnswered: true})
+		c.mutex.Unlock()
+		c.onward.Write(bytes)
+		c.onward.Flush()
+	}()
+}
+
+// isNext says whether a request is the first that a rule is about since the one that the rule waits for: on this
+// connection, or of this client if none was on this connection. The mutex is held.
+func (c *conversation) isNext(request *frame, by *rule) bool {
+	if by.After < 0 {
+		return false
+	}
+	last, here := c.asked[by.After]
+	if !here {
+		last = c.all.asked.of(request.client, by.After)
+	}
+	if last <= c.since[by] {
+		return false
+	}
+	c.since[by] = last
+	return true
+}
+
+// note remembers a request whose answer will come; false: it is answered here, and the broker does not get it now.
+func (c *conversation) note(request *frame, bytes []byte) bool {
 	if !request.isAnswered() {
 		return true
 	}
@@ -98,10 +162,10 @@ func (c *conversation) note(request *frame) bool {
 	for _, each := range c.all.of(c.relay, request.kind) {
 		first := !c.met[each]
 		c.met[each] = true
-		if !each.chooses(first) {
+		if !each.chooses(first, c.isNext(request, each)) {
 			continue
 		}
-		if each.Act == "error" && each.Instead {
+		if each.Act == "error" && (each.Instead || each.Before) {
 			answer, changed := request.refuse(each.Code)
 			if !changed {
 				each.unfit.Add(1)
@@ -109,10 +173,14 @@ func (c *conversation) note(request *frame) bool {
 			}
 			each.note(request.describe(""))
 			waiting.instead = answer
+			if each.Before {
+				c.sendLater(request, bytes, each)
+			}
 			break
 		}
 		waiting.frame, waiting.rules = request, append(waiting.rules, each)
 	}
+	c.asked[request.kind] = c.all.asked.add(request.client, request.kind)
 	c.waiting = append(c.waiting, waiting)
 	c.answerHere()
 	return waiting.instead == nil
@@ -141,7 +209,9 @@ func (c *conversation) answers() error {
 			_, err := io.Copy(c.client, from)
 			return err
 		}
-		if request == nil || len(request.rules) == 0 {
+		if request != nil && request.isAnswered {
+			err = c.discard(from, length)
+		} else if request == nil || len(request.rules) == 0 {
 			err = c.pass(from, length)
 		} else {
 			err = c.change(from, length, request)
@@ -177,6 +247,17 @@ func (c *conversation) pass(from *bufio.Reader, length int64) error {
 	}
 	c.answerHere()
 	return c.flush(from)
+}
+
+// discard drops an answer of which the client has another one.
+func (c *conversation) discard(from *bufio.Reader, length int64) error {
+	if _, err := from.Discard(int(length)); err != nil {
+		return err
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.answerHere()
+	return nil
 }
 
 func (c *conversation) change(from *bufio.Reader, length int64, request *sent) error {

@@ -1,0 +1,68 @@
+"""Marks the hits that a false error may explain: a fault gave a client an error, and the client was
+right to act on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.capture.bucket import Array, piecewise
+from analysis.capture.context import Context, Lie
+from analysis.classes import CLASSES
+from analysis.kernels.history import BucketHistory
+from analysis.kernels.hits import BITS, Hits
+
+#: The client goes to another position: every message that was in the log until then may be skipped
+#: or come again.
+REPOSITION = "reposition"
+
+
+def believed(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]:
+    """Return the hits, those without the evidence ``answers-kept`` that a false error may explain:
+    the message was sent while it was believed, or could be read then."""
+    marked = []
+    for one in found:
+        lies = lies_about(history.context, one.cls)
+        if lies and len(one):
+            unmet = one.unmet.copy()
+            unmet[_may_explain(history, one, lies)] |= BITS["answers-kept"]
+            one = replace(one, unmet=unmet)
+        marked.append(one)
+    return marked
+
+
+def lies_about(context: Context, cls: str) -> list[Lie]:
+    """Return the false errors of a run that permit what a class is about."""
+    return [lie for lie in context.lies if lie.permits in CLASSES[cls].excused_by]
+
+
+def _may_explain(history: BucketHistory, hits: Hits, lies: Sequence[Lie]) -> Array:
+    """By hit, whether one of the lies may explain it."""
+    begun, ended = hits.t_ns.copy(), hits.t_ns.copy()
+    own = np.flatnonzero(hits.slot >= 0)
+    begun[own], ended[own] = _spans(history, hits.slot[own])
+    explained = np.zeros(len(hits), bool)
+    for lie in lies:
+        own_time = begun <= lie.until_ns
+        if lie.permits != REPOSITION:
+            own_time &= ended >= lie.since_ns
+        explained |= own_time
+    return explained
+
+
+def _spans(history: BucketHistory, slots: Array) -> tuple[Array, Array]:
+    """When the send of each message began and ended. A message without a record of its send may
+    have been sent at any time, and a send without an outcome never ended."""
+    never = np.iinfo(np.int64).max
+
+    def begun(slots: Array) -> Array:
+        start = history.of_send("t_start_ns", slots).astype(np.int64)
+        return np.where(history.sent[slots] >= 0, start, 0)
+
+    def ended(slots: Array) -> Array:
+        done = history.of_send("t_done_ns", slots).astype(np.int64)
+        return np.where((history.sent[slots] >= 0) & (done > 0), done, never)
+
+    return piecewise(begun, slots), piecewise(ended, slots)

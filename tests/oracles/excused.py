@@ -1,0 +1,56 @@
+"""Oracle of false errors: which hits they explain, because a client was right to believe them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from analysis.classes import CLASSES
+from tests.oracles.facts import Facts, Hit
+
+BELIEVED_NS = 5_000_000_000
+
+
+def excused(facts: Facts, hits: list[Hit]) -> list[Hit]:
+    return [
+        replace(hit, unmet=hit.unmet | {"answers-kept"}) if is_excused(facts, hit) else hit
+        for hit in hits
+    ]
+
+
+def is_excused(facts: Facts, hit: Hit) -> bool:
+    begun_ns, ended_ns = span(facts, hit)
+    for permits, since_ns, until_ns in lies_about(facts, hit.cls):
+        if begun_ns <= until_ns and (permits == "reposition" or ended_ns >= since_ns):
+            return hit.name[0] != "event"  # a transaction: see below
+    return False
+
+
+def unacknowledged(facts: Facts, transaction: Mapping[str, Any], cls: str) -> frozenset[str]:
+    """Messages of a transaction may have been acknowledged by a false answer before its end."""
+    ended_ns = transaction["t_done_ns"] or transaction["t_asked_ns"]
+    told = any(since_ns <= ended_ns for _, since_ns, _ in lies_about(facts, cls))
+    return frozenset({"answers-kept"} if told else ())
+
+
+def lies_about(facts: Facts, cls: str) -> list[tuple[str, int, int]]:
+    return [
+        (
+            fault.details.permits,
+            fault.start_ns,
+            (fault.heal_ns or fault.over_ns) + BELIEVED_NS,
+        )
+        for fault in facts.context.faults
+        if fault.effective and fault.details.permits in CLASSES[cls].excused_by
+    ]
+
+
+def span(facts: Facts, hit: Hit) -> tuple[float, float]:
+    """From when to when a message was being sent; the time of a hit without one."""
+    if len(hit.name) != 4:
+        return hit.t_ns, hit.t_ns
+    row = facts.sent.get(hit.name)
+    if row is None:
+        return 0, float("inf")
+    return row["t_start_ns"], row["t_done_ns"] or float("inf")
