@@ -13,6 +13,7 @@ LIVENESS: Final = (
         rank=115,
         breaks=(ALWAYS,),
         needs=("readiness-restored", "answers-kept"),
+        excused_by=("give-up", "renumber", "reposition"),
         asks=("self-reports",),
         sentence="the client declared itself dead although the brokers came back, or its process crashed",
         example="at 23.4 s: _FATAL, broker: out of order sequence number; every send after that is refused",

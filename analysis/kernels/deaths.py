@@ -9,6 +9,7 @@ from analysis.capture.context import ApplicationFacts, Context, Instance, Sessio
 from analysis.capture.deaths import ASKED, CRASHED, FENCED, Death
 from analysis.kernels.class_hits import NO_MESSAGE, ClassHits
 from analysis.kernels.hits import BITS
+from analysis.kernels.lies import lies_about
 from analysis.kernels.partial import Episode, Partial, RawWitness
 
 #: In the place of a bucket's number.
@@ -39,8 +40,8 @@ def _hit(episode: Episode) -> ClassHits:
 def _episode(client: Instance | SessionFacts, death: Death, context: Context) -> Episode:
     split = _SPLITS.get(death.why, "gave up")
     # A client that waits for brokers may give up when they never come back, and one that is given
-    # an error may be right to give up; nothing excuses a crash.
-    unmet = _excuses(context) if split != "crashed" else ()
+    # a fatal error is right to give up; nothing excuses a crash.
+    unmet = _excuses(context, death.t_ns) if split != "crashed" else ()
     crashed_in = f" in {death.where}" if death.where else ""
     witness = RawWitness(
         message=client.name,
@@ -65,10 +66,11 @@ def _episode(client: Instance | SessionFacts, death: Death, context: Context) ->
     )
 
 
-def _excuses(context: Context) -> tuple[str, ...]:
+def _excuses(context: Context, died_ns: int) -> tuple[str, ...]:
     """The preconditions of this run that excuse a client or an application that gave up."""
     restored = _unrestored(context)
-    return (*restored, "answers-kept") if context.has_false_errors else restored
+    told = any(lie.since_ns <= died_ns for lie in lies_about(context, "client-died"))
+    return (*restored, "answers-kept") if told else restored
 
 
 def _unrestored(context: Context) -> tuple[str, ...]:
@@ -113,7 +115,7 @@ def _of_application(
     return Episode(
         cls=cls,
         split=split,
-        unmet=_excuses(context) if cls == "client-died" else _unrestored(context),
+        unmet=_excuses(context, first_ns) if cls == "client-died" else _unrestored(context),
         instance=0,
         lane=-1,
         stream=0,

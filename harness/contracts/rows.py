@@ -371,8 +371,9 @@ class FaultDetails:
         moved_clocks: it set clocks of nodes or of clients.
         false_errors: answers said errors that the broker had not said.
         permits: what a client may do that believed such an error: ``acknowledge`` a message that is
-            not stored, ``renumber`` its messages, so that no broker recognizes a repeat, or
-            ``reposition`` itself in the log; empty = nothing.
+            not stored, ``renumber`` its messages, so that no broker recognizes a repeat,
+            ``reposition`` itself in the log, or ``give-up``; empty = only what it does at any
+            error that it should try again after.
     """
 
     held: int = 0

@@ -69,7 +69,7 @@ class AnswerChange:
             to wait ``delay_s``.
         error: the name of the error, as the protocol has it.
         partitions: share of the partitions of an answer that get the error.
-        instead: the broker does not get the request.
+        instead: the broker does not get the request that an error or nothing answers.
         before: the client has the error before the broker gets the request, which comes ``delay_s``
             later; the broker's own answer is dropped.
         close: the connection is closed where an answer is dropped.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.oracles.excused import lies_about
 from tests.oracles.facts import Facts, Hit
 
 WHY = {"error": "gave up", "fenced": "fenced", "asked": "as configured", "crashed": "crashed"}
@@ -9,11 +10,13 @@ WHY = {"error": "gave up", "fenced": "fenced", "asked": "as configured", "crashe
 
 def client_died(facts: Facts) -> list[Hit]:
     context = facts.context
-    made_up = any(fault.details.false_errors for fault in context.faults)
     hits = []
     for client in context.clients:
         if not client.died:
             continue
+        made_up = any(
+            since_ns <= client.died.t_ns for _, since_ns, _ in lies_about(facts, "client-died")
+        )
         unmet = {
             "readiness-restored": not context.readiness_restored and client.died.why != "crashed",
             "answers-kept": made_up and client.died.why != "crashed",

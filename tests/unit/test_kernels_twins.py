@@ -495,7 +495,7 @@ def test_errors_that_a_fault_made_up_accuse_no_client_that_reports_them(
     why: str, status: Status
 ) -> None:
     """The broker stored the message, and a fault changed its answer to an error. A client that is
-    given an error may give up; it may not crash."""
+    given a fatal error may give up; it may not crash."""
 
     def statuses(h: History, cls: str) -> set[Status]:
         context = context_from(h)
@@ -510,7 +510,11 @@ def test_errors_that_a_fault_made_up_accuse_no_client_that_reports_them(
 
     assert statuses(refused(), "false-nack") == {Status.VIOLATION}
     assert statuses(refused(), "client-died") == {Status.VIOLATION}
-    told = refused().fault("request-error", "kafka-1", 0, 9_000, details={"false_errors": True})
+    details = {"false_errors": True}
+    tried = refused().fault("request-error", "kafka-1", 0, 9_000, details=details)
+    assert statuses(tried, "client-died") == {Status.VIOLATION}  # it should have tried again
+    details["permits"] = "give-up"
+    told = refused().fault("request-error", "kafka-1", 0, 9_000, details=details)
     assert statuses(told, "false-nack") == {Status.SUSPECT}
     assert statuses(told, "client-died") == {status}
 

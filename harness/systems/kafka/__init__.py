@@ -111,6 +111,31 @@ _ERRORS: Final = {
     "TRANSACTION_ABORTABLE": 120,
 }
 
+#: Errors that brokers do not expect a client to try again after.
+_FATAL: Final = (
+    "UNKNOWN_SERVER_ERROR",
+    "MESSAGE_TOO_LARGE",
+    "OFFSET_METADATA_TOO_LARGE",
+    "INVALID_TOPIC_EXCEPTION",
+    "RECORD_LIST_TOO_LARGE",
+    "INVALID_SESSION_TIMEOUT",
+    "TOPIC_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED",
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "INVALID_TIMESTAMP",
+    "UNSUPPORTED_VERSION",
+    "POLICY_VIOLATION",
+    "INVALID_TXN_STATE",
+    "INVALID_TRANSACTION_TIMEOUT",
+    "TRANSACTION_COORDINATOR_FENCED",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "GROUP_MAX_SIZE_REACHED",
+    "FENCED_INSTANCE_ID",
+    "INVALID_RECORD",
+    "PRODUCER_FENCED",
+    "TRANSACTION_ABORTABLE",
+)
+
 #: A batch that was stored before is acknowledged (KIP-98); a producer whose state the broker lost
 #: takes a new id or epoch and numbers its batches anew, so that no broker recognizes a repeat
 #: (KIP-360); a consumer goes to the position that auto.offset.reset names.
@@ -121,6 +146,7 @@ _PERMITS: Final = {
     "INVALID_PRODUCER_EPOCH": "renumber",
     "INVALID_PRODUCER_ID_MAPPING": "renumber",
     "OFFSET_OUT_OF_RANGE": "reposition",
+    **dict.fromkeys(_FATAL, "give-up"),
 }
 
 

@@ -34,12 +34,13 @@ type rule struct {
 	After int16 `json:"after"`
 	// What happens to the answer: "error", "drop", "delay" or "throttle".
 	Act string `json:"act"`
-	// Of "error": its number, the share of the partitions that get it, whether the broker sees the request, and
-	// whether it sees it only after the client has the error.
+	// Of "error": its number, the share of the partitions that get it, and whether the broker sees the request only
+	// after the client has the error.
 	Code       int16   `json:"code"`
 	Partitions float64 `json:"partitions"`
-	Instead    bool    `json:"instead"`
 	Before     bool    `json:"before"`
+	// Of "error" and "drop": the broker does not see the request.
+	Instead bool `json:"instead"`
 	// Of "drop": the connection is closed too.
 	Close bool `json:"close"`
 	// Of "delay", "throttle" and "error" before the broker sees the request.

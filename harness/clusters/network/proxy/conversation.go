@@ -13,7 +13,10 @@ import (
 // A frame that is longer belongs to no message of Kafka, whose brokers refuse more than 100 MiB by default.
 const longestFrame = 200 << 20
 
-var errNotKafka = errors.New("these bytes are no request")
+var (
+	errNotKafka = errors.New("these bytes are no request")
+	errClosed   = errors.New("a rule closes the connection")
+)
 
 // A sent request is one that the client waits for an answer to.
 type sent struct {
@@ -100,9 +103,13 @@ func (c *conversation) send(bytes []byte, isLast bool) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	request, err := parseRequest(bytes)
-	passed := true
+	passed, ended := true, false
 	if err == nil {
-		passed = c.note(request, bytes)
+		passed, ended = c.note(request, bytes)
+	}
+	if ended {
+		c.onward.Flush()
+		return errClosed
 	}
 	if passed {
 		if _, err := c.onward.Write(bytes); err != nil {
@@ -151,10 +158,11 @@ func (c *conversation) isNext(request *frame, by *rule) bool {
 	return true
 }
 
-// note remembers a request whose answer will come; false: it is answered here, and the broker does not get it now.
-func (c *conversation) note(request *frame, bytes []byte) bool {
+// note remembers a request whose answer will come. passed: the broker gets it now. ended: the connection is closed
+// where it is.
+func (c *conversation) note(request *frame, bytes []byte) (passed, ended bool) {
 	if !request.isAnswered() {
-		return true
+		return true, false
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -164,6 +172,10 @@ func (c *conversation) note(request *frame, bytes []byte) bool {
 		c.met[each] = true
 		if !each.chooses(first, c.isNext(request, each)) {
 			continue
+		}
+		if each.Act == "drop" && each.Instead {
+			each.note(request.describe(""))
+			return false, each.Close
 		}
 		if each.Act == "error" && (each.Instead || each.Before) {
 			answer, changed := request.refuse(each.Code)
@@ -183,7 +195,7 @@ func (c *conversation) note(request *frame, bytes []byte) bool {
 	c.asked[request.kind] = c.all.asked.add(request.client, request.kind)
 	c.waiting = append(c.waiting, waiting)
 	c.answerHere()
-	return waiting.instead == nil
+	return waiting.instead == nil, false
 }
 
 // answerHere writes the answers whose turn it is and that need no broker. The mutex is held.
@@ -273,7 +285,7 @@ func (c *conversation) change(from *bufio.Reader, length int64, request *sent) e
 		case "drop":
 			each.note(request.frame.describe(""))
 			if each.Close {
-				return errors.New("closed")
+				return errClosed
 			}
 			answer = nil
 		case "delay":
