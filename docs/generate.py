@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 from analysis.report import documents  # noqa: E402 - the tree is not on the path before
 from docs.anomalies_page import anomalies_page  # noqa: E402
+from docs.answers_page import answers_page  # noqa: E402
 from docs.bug_pages import bug_pages  # noqa: E402
 from docs.cli_page import cli_page  # noqa: E402
 from docs.concepts_picture import concepts_picture  # noqa: E402
@@ -60,6 +61,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "import.md": import_page(),
         REFERENCE / "history.md": history_page(),
         EXPLANATION / "anomalies.md": anomalies_page() + exposure_counters(),
+        EXPLANATION / "client-answers.md": answers_page(),
         ROOT / "docs" / "cookbook.md": cookbook_page(),
         ROOT / "docs" / "images" / "concepts.svg": concepts_picture(),
         **bug_pages(),

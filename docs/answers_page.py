@@ -1,0 +1,150 @@
+"""docs/explanation/client-answers.md: what clients of Kafka did when brokers answered with errors,
+from the results file of the suite `answers`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from itertools import groupby
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from docs.markdown import MADE, paragraph
+from harness.systems.kafka import SYSTEM as KAFKA
+
+RESULTS: Final = Path(__file__).with_name("explanation") / "client-answers.json"
+_HEAD: Final = f"""# What clients do with errors
+
+{MADE}
+
+This page is for people who choose or maintain a client library of Kafka. It says what became of each message when
+every broker worked, and answered one kind of request with one error. The suite `answers` measures it:
+`./brokerstorm suite run answers`, and then `python -m bench.client_answers` adds the results of the newest night.
+"""
+_SCENARIO: Final = (
+    "Each client has a topic and a group of its own, and all of them run at the same time, at 20 messages a second "
+    "each. One second after the load began, every request of the kind is answered with the error for four seconds, "
+    "before the broker gets it, unless `scenarios/suites/answers.yaml` says otherwise. Producers wait for all replicas "
+    "and are idempotent where the client can be (kafka-go cannot)."
+)
+_COLUMNS: Final = (
+    "`failed`: the client reported that the message is not stored. `unknown`: it could not say. `lost`: it was "
+    "acknowledged and is not in the log. `twice` and `late`: it is in the log twice, or after a later message. "
+    "`skipped` and `again`: it was never given to the group, or more than once. `back`: time from the end of the "
+    "fault to the first message that was acknowledged or delivered. `died`: the client declared itself dead or its "
+    "process ended. `hung`: calls without an answer after twelve seconds, or a consumer without messages for eight."
+)
+
+
+class ClientAnswer(BaseModel):
+    """What one client did with one error.
+
+    Attributes:
+        request, error: as the protocol names them.
+        role: whether its producer or its consumer is concerned.
+        messages: acknowledged by its producer, or delivered to its consumer.
+        failed, unknown: sends by outcome; 0 for a consumer.
+        lost, twice, late, skipped, again: messages by what was found of them.
+        hung: messages whose calls had no answer in time, or stalls of a consumer.
+        died: its own word for the reason, or empty.
+        back_s: seconds from the end of the fault to the next message; None = none came.
+        verdict: of the round: pass, fail or unknown.
+        day: when it was measured.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    request: str
+    error: str
+    client: str
+    version: str
+    role: Literal["producer", "consumer"]
+    messages: int
+    failed: int = 0
+    unknown: int = 0
+    lost: int = 0
+    twice: int = 0
+    late: int = 0
+    skipped: int = 0
+    again: int = 0
+    hung: int = 0
+    died: str = ""
+    back_s: float | None = None
+    verdict: str
+    day: date
+
+
+def read_answers(path: Path = RESULTS) -> list[ClientAnswer]:
+    """Read the results file.
+
+    Raises:
+        pydantic.ValidationError: the file is not of that form.
+    """
+    return TypeAdapter(list[ClientAnswer]).validate_json(path.read_bytes())
+
+
+def answers_page() -> str:
+    """The page as Markdown: a table for each request and error, a row for each client."""
+    found = read_answers()
+    lines = [*_HEAD.splitlines(), *paragraph(_SCENARIO), "", *paragraph(_COLUMNS), ""]
+    lines += [*_gave_up(found)]
+    for request, of_request in groupby(found, key=lambda each: each.request):
+        lines += ["", f"## {request}"]
+        for error, rows in groupby(of_request, key=lambda each: each.error):
+            lines += ["", f"### {request}: {error}", "", *_table(error, list(rows))]
+    return "\n".join(lines) + "\n"
+
+
+def _gave_up(found: Iterable[ClientAnswer]) -> list[str]:
+    """Errors after which a client never continued, by client."""
+    lines = ["## Clients that did not continue", ""]
+    worst = sorted(
+        (each for each in found if each.died or each.hung or each.back_s is None),
+        key=lambda each: each.client,
+    )
+    if not worst:
+        return [*lines, "Every client continued after every error that was measured."]
+    lines += ["| client | version | request | error | what happened |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {each.client} | {each.version} | {each.request} | {each.error} | {_end(each)} |"
+        for each in worst
+    ]
+    return lines
+
+
+def _end(each: ClientAnswer) -> str:
+    if each.died:
+        return "died"
+    what = "messages" if each.role == "producer" else "stalls"
+    hung = f"{each.hung} {what} hung" if each.hung else ""
+    silent = "no message after the fault" if each.back_s is None else ""
+    return ", ".join(text for text in (hung, silent) if text)
+
+
+def _table(error: str, rows: list[ClientAnswer]) -> list[str]:
+    kind = "An error that clients may try again after."
+    if permits := KAFKA.answer_permits.get(error, ""):
+        kind = _KINDS[permits]
+    names: tuple[str, ...] = ("failed", "unknown", "lost", "twice", "late")
+    if rows[0].role == "consumer":
+        names = ("skipped", "again")
+    said = "acknowledged" if rows[0].role == "producer" else "delivered"
+    head = ["client", "version", said, *names, "hung", "back", "measured"]
+    lines = [kind, "", f"| {' | '.join(head)} |", f"|---|---|{'---:|' * (len(head) - 3)}---|"]
+    for each in rows:
+        back = "died" if each.died else "never" if each.back_s is None else f"{each.back_s:.1f} s"
+        figures = [f"{getattr(each, name) or ''}" for name in (*names, "hung")]
+        cells = [each.client, each.version, f"{each.messages:,}", *figures, back, f"{each.day}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+#: By what a client may do that believes an error (`harness.contracts.rows.FaultDetails.permits`).
+_KINDS: Final = {
+    "acknowledge": "A client may take the message as stored.",
+    "renumber": "A client may take a new id or epoch, or give up.",
+    "reposition": "A client may continue at another position.",
+    "give-up": "A fatal error: a client may give up.",
+}
