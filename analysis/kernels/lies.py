@@ -17,6 +17,8 @@ from analysis.kernels.hits import BITS, Hits
 #: The client goes to another position: every message that was in the log until then may be skipped
 #: or come again.
 REPOSITION = "reposition"
+#: A consumer that checks nothing passes on what was changed on the way to it.
+DAMAGE = "damage"
 
 
 def believed(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]:
@@ -46,7 +48,9 @@ def _may_explain(history: BucketHistory, hits: Hits, lies: Sequence[Lie]) -> Arr
     explained = np.zeros(len(hits), bool)
     for lie in lies:
         own_time = begun <= lie.until_ns
-        if lie.permits != REPOSITION:
+        if lie.permits == DAMAGE:  # on the way to a consumer only, and not in the log
+            own_time &= hits.delivery >= 0
+        elif lie.permits != REPOSITION:
             own_time &= ended >= lie.since_ns
         explained |= own_time
     return explained

@@ -98,7 +98,7 @@ class ChangedAnswers(Impaired):
         found, kinds = self._found, ", ".join(self.params.requests)
         said = f"{found.met} of {found.seen} {kinds} requests met" if found.seen else ""
         if found.unfit:
-            said += f"; {found.unfit} answers have no place for it"
+            said += f"; {found.unfit} answers stayed as they are"
         if found.described:
             said += f"; the first at {found.described[0]}"
         change = self.impairment.answer
@@ -109,13 +109,15 @@ class ChangedAnswers(Impaired):
             "seen": found.seen,
             "met": list(found.described),
             "false_errors": is_false,
-            "permits": self._permits(change.error) if change and is_false else "",
+            "permits": self._permits(change) if change and found.met else "",
         }
         where = ", ".join(self.targets)
         return Proof(bool(found.met), f"{where}: {said or f'no {kinds} request was seen'}", details)
 
-    def _permits(self, error: str) -> str:
-        return self.view.ability(ChangesAnswers).answer_errors().get(error, "")
+    def _permits(self, change: AnswerChange) -> str:
+        if change.act == "flip":  # a client that was told to check nothing passes it on
+            return "damage" if "Fetch" in self.params.requests else ""
+        return self.view.ability(ChangesAnswers).answer_errors().get(change.error, "")
 
 
 class AnswerFault(NetworkFault[P], Generic[P]):

@@ -66,21 +66,25 @@ class AnswerChange:
     Attributes:
         act: ``error``: the answer says an error; ``drop``: it never comes; ``delay``: it and all
             later answers of its connection come ``delay_s`` later; ``throttle``: it asks the client
-            to wait ``delay_s``.
+            to wait ``delay_s``; ``close``: the connection is closed after it; ``stale``: it names
+            leaders that are not the leaders; ``flip``: a bit of the messages in it, or in the
+            request, is another.
         error: the name of the error, as the protocol has it.
         partitions: share of the partitions of an answer that get the error.
         instead: the broker does not get the request that an error or nothing answers.
         before: the client has the error before the broker gets the request, which comes ``delay_s``
             later; the broker's own answer is dropped.
         close: the connection is closed where an answer is dropped.
+        gone: the leader that is named is a broker that does not exist, and not the one of before.
     """
 
-    act: Literal["error", "drop", "delay", "throttle"]
+    act: Literal["error", "drop", "delay", "throttle", "close", "stale", "flip"]
     error: str = ""
     partitions: float = 1.0
     instead: bool = False
     before: bool = False
     close: bool = False
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +219,7 @@ class StallsRequests(HasDetours, Protocol):
 @dataclass(frozen=True, slots=True)
 class Answered:
     """Requests of the kinds that an impairment is about: how many came, how many of those were met,
-    and how many were to be met but have answers that have no place for it. ``described``: the first
+    and how many were to be met but have answers that have no place for it or stay the same. ``described``: the first
     that were met, each with the time of day in UTC."""
 
     seen: int = 0

@@ -54,6 +54,8 @@ class Broker:
         #: Requests wait for their answers while it is not set.
         self.answers = threading.Event()
         self.answers.set()
+        #: By kind of request, what is answered; else an error's number.
+        self.bodies: dict[int, bytes] = {}
         self._listening = socket.create_server((host, port))
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -70,9 +72,11 @@ class Broker:
             try:
                 while size := link.recv(4, socket.MSG_WAITALL):
                     body = link.recv(struct.unpack(">i", size)[0], socket.MSG_WAITALL)
-                    self.kinds.put(int.from_bytes(body[:2]))
+                    kind = int.from_bytes(body[:2])
+                    self.kinds.put(kind)
                     self.answers.wait()
-                    link.sendall(struct.pack(">i", 6) + body[4:8] + b"\0\0")
+                    said = self.bodies.get(kind, b"\0\0")
+                    link.sendall(struct.pack(">i", 4 + len(said)) + body[4:8] + said)
             except OSError:
                 return
 
@@ -331,6 +335,73 @@ def test_an_answer_is_dropped_and_the_connection_stays_or_is_closed(rig: Rig) ->
         rig.detours.impair("fault", rig.both(), changed("drop", close=True))
         link.sendall(heartbeat(3))
         assert link.recv(10) == b""
+
+
+def test_a_connection_is_closed_after_an_answer(rig: Rig) -> None:
+    with rig.open() as link:
+        rig.detours.impair("fault", rig.both(), changed("close", number=2))
+        assert [answer_to(link, number) for number in (1, 2)] == [0, 0]
+        assert link.recv(10) == b""
+
+
+def metadata(*, leader: int) -> bytes:
+    """An answer of version 0: brokers 1 and 2, and who leads the only partition."""
+    brokers = b"".join(struct.pack(">ih2si", node, 2, b"me", 9092) for node in (1, 2))
+    partition = struct.pack(">hii", 0, 0, leader) + struct.pack(">ii", 0, 0)
+    topic = struct.pack(">hh2s", 0, 2, b"it") + struct.pack(">i", 1) + partition
+    return struct.pack(">i", 2) + brokers + struct.pack(">i", 1) + topic
+
+
+def ask(link: socket.socket, kind: int, version: int, body: bytes) -> bytes:
+    """The answer to a request, without its length and number."""
+    whole = struct.pack(">hhih", kind, version, 9, -1) + body
+    link.sendall(struct.pack(">i", len(whole)) + whole)
+    length = struct.unpack(">i", link.recv(4, socket.MSG_WAITALL))[0]
+    return link.recv(length, socket.MSG_WAITALL)[4:]
+
+
+@pytest.mark.extended
+def test_brokers_name_the_leader_of_before_or_one_that_is_gone(rig: Rig) -> None:
+    broker, kind = rig.brokers["kafka-1", "client"], KAFKA.request_kinds["Metadata"]
+    everything = struct.pack(">i", 0)
+    try:
+        with rig.open() as link:
+            for gone in (False, True):
+                change = replace(changed("stale", gone=gone), requests=("Metadata",))
+                rig.detours.impair("fault", rig.both(), change)
+                for leader in (1, 2):
+                    broker.bodies[kind] = metadata(leader=leader)
+                    said = ask(link, kind, 0, everything)
+                    named = struct.unpack(">i", said[-12:-8])[0]
+                    assert named == (3 if gone else 1)
+                    assert struct.unpack(">i", said[:4])[0] == (3 if gone else 2)
+                assert rig.detours.answered("fault").met == (2 if gone else 1)
+                rig.detours.repair("fault")
+            assert ask(link, kind, 0, everything) == metadata(leader=2)
+    finally:
+        broker.bodies.clear()
+
+
+@pytest.mark.extended
+def test_a_bit_of_messages_is_flipped_toward_a_consumer(rig: Rig) -> None:
+    broker, kind = rig.brokers["kafka-1", "client"], KAFKA.request_kinds["Fetch"]
+    records = bytes(80)
+    partition = struct.pack(">ihqqi", 0, 0, 0, 0, -1) + struct.pack(">i", 80) + records
+    fetched = struct.pack(">iih2si", 0, 1, 2, b"it", 1) + partition
+    asked = struct.pack(">iiiib", -1, 500, 1, 1 << 20, 0) + struct.pack(">ih2si", 1, 2, b"it", 1)
+    asked += struct.pack(">iqi", 0, 0, 1 << 20)
+    broker.bodies[kind] = fetched
+    try:
+        with rig.open() as link:
+            change = replace(changed("flip", number=1), requests=("Fetch",))
+            rig.detours.impair("fault", rig.both(), change)
+            first, second = ask(link, kind, 4, asked), ask(link, kind, 4, asked)
+        differ = [at for at, pair in enumerate(zip(first, fetched, strict=True)) if len({*pair}) == 2]
+        assert len(differ) == 1
+        assert differ[0] >= len(fetched) - 80 + 21  # what the checksum covers
+        assert second == fetched
+    finally:
+        broker.bodies.clear()
 
 
 def test_an_answer_that_is_held_goes_on_when_the_fault_ends(rig: Rig) -> None:

@@ -22,7 +22,11 @@ def excused(facts: Facts, hits: list[Hit]) -> list[Hit]:
 def is_excused(facts: Facts, hit: Hit) -> bool:
     begun_ns, ended_ns = span(facts, hit)
     for permits, since_ns, until_ns in lies_about(facts, hit.cls):
-        if begun_ns <= until_ns and (permits == "reposition" or ended_ns >= since_ns):
+        if permits == "damage":
+            is_own = hit.split == "in delivery"
+        else:
+            is_own = permits == "reposition" or ended_ns >= since_ns
+        if is_own and begun_ns <= until_ns:
             return hit.name[0] != "event"  # a transaction: see below
     return False
 

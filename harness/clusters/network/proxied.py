@@ -157,6 +157,7 @@ class ProxiedDetours:
             "instead": answer.instead,
             "before": answer.before,
             "close": answer.close,
+            "gone": answer.gone,
             "delay_ms": round(impairment.delay_s * 1000),
         }
 

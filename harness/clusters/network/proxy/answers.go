@@ -32,7 +32,7 @@ type rule struct {
 	First  bool    `json:"first_of_each_connection"`
 	// Only the first one on a connection since a request of this kind; below 0: that does not matter.
 	After int16 `json:"after"`
-	// What happens to the answer: "error", "drop", "delay" or "throttle".
+	// What happens to the answer: one of acts.
 	Act string `json:"act"`
 	// Of "error": its number, the share of the partitions that get it, and whether the broker sees the request only
 	// after the client has the error.
@@ -43,6 +43,8 @@ type rule struct {
 	Instead bool `json:"instead"`
 	// Of "drop": the connection is closed too.
 	Close bool `json:"close"`
+	// Of "stale": the leaders are those of a broker that is gone, and not those of before.
+	Gone bool `json:"gone"`
 	// Of "delay", "throttle" and "error" before the broker sees the request.
 	DelayMs int64 `json:"delay_ms"`
 
@@ -50,7 +52,12 @@ type rule struct {
 	mutex            sync.Mutex
 	described        []string
 	over             chan struct{}
+	leaders          leaders // of "stale"
 }
+
+// The acts of a rule. "close": the connection is closed after the answer. "stale": an answer about topics names
+// leaders that are not the leaders. "flip": a bit of the messages in a request or an answer is flipped.
+var acts = []string{"error", "drop", "delay", "throttle", "close", "stale", "flip"}
 
 // A told rule is what the API says about one.
 type told struct {
@@ -92,6 +99,15 @@ func (r *rule) note(text string) {
 	if len(r.described) < describedRequests {
 		r.described = append(r.described, time.Now().UTC().Format("15:04:05.000")+" "+text)
 	}
+}
+
+// count notes a request that was met, or one whose bytes have no place for the change.
+func (r *rule) count(text string, fits bool) {
+	if !fits {
+		r.unfit.Add(1)
+		return
+	}
+	r.note(text)
 }
 
 func (r *rule) tell() told {
@@ -232,7 +248,7 @@ func (a *answers) addRule(response http.ResponseWriter, request *http.Request) {
 		http.Error(response, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if !slices.Contains([]string{"error", "drop", "delay", "throttle"}, added.Act) {
+	if !slices.Contains(acts, added.Act) {
 		http.Error(response, "no act "+added.Act, http.StatusBadRequest)
 		return
 	}

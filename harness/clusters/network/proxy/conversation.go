@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // A frame that is longer belongs to no message of Kafka, whose brokers refuse more than 100 MiB by default.
@@ -168,6 +170,13 @@ func (c *conversation) note(request *frame, bytes []byte) (passed, ended bool) {
 	defer c.mutex.Unlock()
 	waiting := &sent{number: request.number}
 	for _, each := range c.all.of(c.relay, request.kind) {
+		if each.Act == "flip" && request.kind == int16(kmsg.Produce) {
+			if each.chooses(!c.met[each], c.isNext(request, each)) {
+				each.count(request.describe(""), request.read() && flipOne(recordsOf(request.request)))
+			}
+			c.met[each] = true
+			continue
+		}
 		first := !c.met[each]
 		c.met[each] = true
 		if !each.chooses(first, c.isNext(request, each)) {
@@ -277,11 +286,15 @@ func (c *conversation) change(from *bufio.Reader, length int64, request *sent) e
 	if _, err := io.ReadFull(from, answer); err != nil {
 		return err
 	}
+	ended := false
 	for _, each := range request.rules {
 		if each.isOver() { // since the request came
 			continue
 		}
 		switch each.Act {
+		case "close":
+			each.note(request.frame.describe(""))
+			ended = true
 		case "drop":
 			each.note(request.frame.describe(""))
 			if each.Close {
@@ -311,6 +324,10 @@ func (c *conversation) change(from *bufio.Reader, length int64, request *sent) e
 	defer c.mutex.Unlock()
 	if _, err := c.toward.Write(answer); err != nil {
 		return err
+	}
+	if ended { // an orderly end: the client gets what was written
+		c.toward.Flush()
+		return io.EOF
 	}
 	c.answerHere()
 	return c.flush(from)

@@ -162,6 +162,16 @@ func (f *frame) change(bytes []byte, by *rule) ([]byte, string, bool) {
 		throttled.SetThrottle(int32(by.DelayMs))
 		return f.pack(answer), "", true
 	}
+	switch by.Act {
+	case "flip": // in the bytes that came
+		return bytes, "", flipOne(recordsOf(answer))
+	case "stale":
+		topics, is := answer.(*kmsg.MetadataResponse)
+		if !is || !by.leaders.keep(topics, by.Gone) {
+			return nil, "", false
+		}
+		return f.pack(answer), "", true
+	}
 	changed := setErrors(answer, by.Code, by.Partitions)
 	packed, fits := f.packError(answer, by.Code)
 	return packed, strings.Join(changed, ", "), fits
