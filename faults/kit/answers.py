@@ -142,7 +142,7 @@ class AnswerFault(NetworkFault[P], Generic[P]):
         found = ability_of(cluster, ChangesAnswers)
         if not found.answer_errors():
             return f"answers of {cluster.system} cannot be changed"
-        if reason := requests_refusal(params, found.request_kinds(), cluster):
+        if reason := requests_refusal(params, found.request_kinds(), cluster, ends_tls=True):
             return reason
         if params.after and params.after not in found.request_kinds():
             close = did_you_mean(params.after, found.request_kinds(), label="allowed")

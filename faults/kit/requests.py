@@ -23,11 +23,14 @@ class RequestParams(NetworkParams):
     )
 
 
-def requests_refusal(params: RequestParams, kinds: Sequence[str], cluster: Cluster) -> str:
+def requests_refusal(
+    params: RequestParams, kinds: Sequence[str], cluster: Cluster, *, ends_tls: bool = False
+) -> str:
     """Why the proxy of this cluster cannot find such requests; empty when it can.
 
     Args:
         kinds: the kinds that it can tell apart.
+        ends_tls: it has the certificates of the nodes, so it can read connections with TLS.
     """
     if unknown := [name for name in params.requests if name not in kinds]:
         close = (
@@ -36,6 +39,6 @@ def requests_refusal(params: RequestParams, kinds: Sequence[str], cluster: Clust
             else "they cannot be distinguished"
         )
         return f"no request {unknown[0]!r} of {cluster.system}; {close}"
-    if cluster.security is not None:
+    if cluster.security is not None and not ends_tls:
         return "requests cannot be distinguished on connections with TLS"
     return ""

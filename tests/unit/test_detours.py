@@ -377,6 +377,13 @@ def test_nobody_reads_requests_in_tls() -> None:
     assert "TLS" in RequestStall().refusal(RequestStallParams(requests=("EndTxn",)), cluster)
 
 
+def test_the_relays_of_answers_end_tls() -> None:
+    needs = frozenset({CLIENT_DETOURS, ANSWERS})
+    cluster = describe_cluster("kafka", needs=needs, secure=True)
+    params = RequestErrorParams(requests=("EndTxn",), error="NOT_COORDINATOR")
+    assert RequestError().refusal(params, cluster) == ""
+
+
 @pytest.mark.parametrize(
     ("system", "step", "said"),
     [

@@ -14,6 +14,7 @@ from typing import Final
 
 from harness.clusters.layout.compose import ClusterLayout, release_key
 from harness.clusters.layout.detours import DetourMap, Route, wires_of_routes
+from harness.clusters.layout.secret_files import folder_of
 from harness.clusters.network import toxiproxy
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, UsageError
@@ -165,8 +166,14 @@ class ProxiedDetours:
         """A route through a relay that can change answers, where the cluster has those."""
         if not self.plan.answers:
             return route
-        at = self._proxy.open_relay(route.name, route.upstream, self.plan.system)
+        at = self._proxy.open_relay(
+            route.name, route.upstream, self.plan.system, self._tls_of(route.target)
+        )
         return replace(route, upstream=at)
+
+    def _tls_of(self, node: str) -> Document | None:
+        """The files by which a relay can stand for a node; None where clients use no TLS."""
+        return None
 
     def stalled(self, name: str) -> Stalled:
         found = [toxic for _, _, toxic in self._applied(name)]
@@ -288,6 +295,7 @@ class LocalDetours(ProxiedDetours):
 
     def __init__(self, run_id: str, folder: Path, plan: DetourMap) -> None:
         self._local = toxiproxy.LocalHost(run_id, folder)
+        self._run_id = run_id
         super().__init__(folder, plan, self._local)
 
     def start(self) -> None:
@@ -299,6 +307,13 @@ class LocalDetours(ProxiedDetours):
         if not self._local.is_running():
             self._local.start(toxiproxy.fetch(), self.plan.api, self.plan.splits())
             self._open()
+
+    def _tls_of(self, node: str) -> Document | None:
+        secrets = folder_of(self._run_id)
+        certificate, key = secrets / node / "node.crt", secrets / node / "node.key"
+        if not key.exists():
+            return None
+        return {"certificate": str(certificate), "key": str(key), "ca": str(secrets / "ca.pem")}
 
     def jvm_flags(self, conf: str) -> list[str]:
         """Return the flags that make a JVM read the hosts file. ``conf`` is the node's

@@ -225,11 +225,17 @@ class Proxy:
         with contextlib.suppress(UsageError):
             self.ask("DELETE", f"/proxies/{name}")
 
-    def open_relay(self, name: str, upstream: Endpoint, protocol: str) -> Endpoint:
-        """Open a relay, which can change answers on their way from ``upstream``; where it
-        listens."""
+    def open_relay(
+        self, name: str, upstream: Endpoint, protocol: str, tls: Document | None = None
+    ) -> Endpoint:
+        """Open a relay, which can change answers on their way from ``upstream``; where it listens.
+
+        Args:
+            tls: paths of ``certificate``, ``key`` and ``ca``; None = connections without TLS.
+        """
         asked = {"name": name, "listen": "127.0.0.1:0", "upstream": str(upstream)}
-        found = self.ask("POST", "/answers/relays", {**asked, "protocol": protocol})
+        made = {**asked, "protocol": protocol, "tls": tls}
+        found = self.ask("POST", "/answers/relays", made)
         host, _, port = found["listen"].rpartition(":")
         return Endpoint(host, int(port))
 

@@ -200,7 +200,10 @@ func (a *answers) handle(others http.Handler) http.Handler {
 }
 
 func (a *answers) openRelay(response http.ResponseWriter, request *http.Request) {
-	var asked struct{ Name, Listen, Upstream, Protocol string }
+	var asked struct {
+		Name, Listen, Upstream, Protocol string
+		TLS                              *tlsFiles
+	}
 	if err := json.NewDecoder(request.Body).Decode(&asked); err != nil {
 		http.Error(response, err.Error(), http.StatusBadRequest)
 		return
@@ -209,7 +212,11 @@ func (a *answers) openRelay(response http.ResponseWriter, request *http.Request)
 		http.Error(response, "no protocol "+asked.Protocol, http.StatusBadRequest)
 		return
 	}
+	dial := func() (link, error) { return dialled(net.Dial("tcp", asked.Upstream)) }
 	listener, err := net.Listen("tcp", asked.Listen)
+	if err == nil && asked.TLS != nil {
+		listener, dial, err = asked.TLS.wrap(listener, asked.Upstream)
+	}
 	if err != nil {
 		http.Error(response, err.Error(), http.StatusConflict)
 		return
@@ -225,7 +232,7 @@ func (a *answers) openRelay(response http.ResponseWriter, request *http.Request)
 		http.Error(response, "there is a relay "+asked.Name, http.StatusConflict)
 		return
 	}
-	go a.serve(listener, asked.Name, asked.Upstream)
+	go a.serve(listener, asked.Name, dial)
 	say(response, map[string]string{"listen": listener.Addr().String()})
 }
 
@@ -297,20 +304,19 @@ func say(response http.ResponseWriter, what any) {
 }
 
 // serve accepts connections until the relay is closed.
-func (a *answers) serve(listener net.Listener, name, upstream string) {
+func (a *answers) serve(listener net.Listener, name string, dial func() (link, error)) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
 		go func() {
-			client := conn.(*net.TCPConn)
-			found, err := net.Dial("tcp", upstream)
+			client := conn.(link)
+			server, err := dial()
 			if err != nil {
-				reset(client)
+				resetLink(client)
 				return
 			}
-			server := found.(*net.TCPConn)
 			relayed := newConversation(a, name, client, server)
 			relayed.run()
 			client.Close()
@@ -320,13 +326,13 @@ func (a *answers) serve(listener net.Listener, name, upstream string) {
 }
 
 // end closes both sides of a connection as its cause says: an orderly end is passed on, everything else is a reset.
-func end(to, from *net.TCPConn, err error) {
+func end(to, from link, err error) {
 	if err == nil || err == io.EOF {
 		to.CloseWrite()
 		return
 	}
-	reset(to)
-	reset(from)
+	resetLink(to)
+	resetLink(from)
 }
 
 func describe(name string, version int16, client string, number int32, more string) string {

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"net"
 	"sync"
 	"time"
 
@@ -38,7 +37,7 @@ type sent struct {
 type conversation struct {
 	all            *answers
 	relay          string
-	client, server *net.TCPConn
+	client, server link
 
 	// Of the order in which requests are noted and written to the broker. It is locked before the other one.
 	sending sync.Mutex
@@ -53,7 +52,7 @@ type conversation struct {
 	toward  *bufio.Writer
 }
 
-func newConversation(all *answers, relay string, client, server *net.TCPConn) *conversation {
+func newConversation(all *answers, relay string, client, server link) *conversation {
 	return &conversation{
 		all: all, relay: relay, client: client, server: server,
 		met: map[*rule]bool{}, asked: map[int16]int64{}, since: map[*rule]int64{},
