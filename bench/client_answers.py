@@ -63,7 +63,9 @@ def answers_of(night: Path) -> Iterator[ClientAnswer]:
 def _of_round(run: Path, request: str, error: str) -> Iterator[ClientAnswer]:
     result, manifest = read_json(run / "result.json"), read_json(run / "manifest.json")
     role = "producer" if request in OF_PRODUCERS else "consumer"
-    healed_ns = max(row["t_ns"] for row in read_jsonl(run / "faults.jsonl") if row["event"] == "heal")
+    healed_ns = max(
+        row["t_ns"] for row in read_jsonl(run / "faults.jsonl") if row["event"] == "heal"
+    )
     counts, died = _findings(result)
     versions = {each["client"]: each["client_version"] for each in manifest["workers"]}
     numbers: dict[str, list[int]] = {}
@@ -139,7 +141,9 @@ def main() -> None:
     night = Path(sys.argv[1]) if len(sys.argv) > 1 else newest_night()
     kept = {(each.request, each.error, each.client): each for each in read_answers()}
     measured = {(each.request, each.error, each.client): each for each in answers_of(night)}
-    rows = [each.model_dump(mode="json", exclude_defaults=True) for each in (kept | measured).values()]
+    rows = [
+        each.model_dump(mode="json", exclude_defaults=True) for each in (kept | measured).values()
+    ]
     RESULTS.write_text("[\n" + ",\n".join(f" {json.dumps(row)}" for row in rows) + "\n]\n")
     print(f"{len(measured)} results of {night.name} are in {RESULTS}")
 

@@ -15,26 +15,27 @@ from docs.markdown import MADE, paragraph
 from harness.systems.kafka import SYSTEM as KAFKA
 
 RESULTS: Final = Path(__file__).with_name("explanation") / "client-answers.json"
-_HEAD: Final = f"""# What clients do with errors
-
-{MADE}
-
-This page is for people who choose or maintain a client library of Kafka. It says what became of each message when
-every broker worked, and answered one kind of request with one error. The suite `answers` measures it:
-`./brokerstorm suite run answers`, and then `python -m bench.client_answers` adds the results of the newest night.
-"""
+_HEAD: Final = (
+    "This page is for people who choose or maintain a client library of Kafka. It says what became "
+    "of each message when every broker worked, and answered one kind of request with one error. "
+    "The suite `answers` measures it: `./brokerstorm suite run answers`, and then "
+    "`python -m bench.client_answers` adds the results of the newest night."
+)
 _SCENARIO: Final = (
-    "Each client has a topic and a group of its own, and all of them run at the same time, at 20 messages a second "
-    "each. One second after the load began, every request of the kind is answered with the error for four seconds, "
-    "before the broker gets it, unless `scenarios/suites/answers.yaml` says otherwise. Producers wait for all replicas "
-    "and are idempotent where the client can be (kafka-go cannot)."
+    "Each client has a topic and a group of its own, and all of them run at the same time, at 20 "
+    "messages a second each. One second after the load began, every request of the kind is "
+    "answered with the error for four seconds, before the broker gets it, unless "
+    "`scenarios/suites/answers.yaml` says otherwise. Producers wait for all replicas and are "
+    "idempotent where the client can be (kafka-go cannot)."
 )
 _COLUMNS: Final = (
-    "`failed`: the client reported that the message is not stored. `unknown`: it could not say. `lost`: it was "
-    "acknowledged and is not in the log. `twice` and `late`: it is in the log twice, or after a later message. "
-    "`skipped` and `again`: it was never given to the group, or more than once. `back`: time from the end of the "
-    "fault to the first message that was acknowledged or delivered. `died`: the client declared itself dead or its "
-    "process ended. `hung`: calls without an answer after twelve seconds, or a consumer without messages for eight."
+    "`failed`: the client reported that the message is not stored. `unknown`: it could not say. "
+    "`lost`: it was acknowledged and is not in the log. `twice` and `late`: it is in the log "
+    "twice, or after a later message. `skipped` and `again`: it was never given to the group, or "
+    "more than once. `back`: time from the end of the fault to the first message that was "
+    "acknowledged or delivered. `died`: the client declared itself dead or its process ended. "
+    "`hung`: calls without an answer after twelve seconds, or a consumer without messages for "
+    "eight."
 )
 
 
@@ -88,8 +89,10 @@ def read_answers(path: Path = RESULTS) -> list[ClientAnswer]:
 def answers_page() -> str:
     """The page as Markdown: a table for each request and error, a row for each client."""
     found = read_answers()
-    lines = [*_HEAD.splitlines(), *paragraph(_SCENARIO), "", *paragraph(_COLUMNS), ""]
-    lines += [*_gave_up(found)]
+    lines = ["# What clients do with errors", "", MADE]
+    for text in (_HEAD, _SCENARIO, _COLUMNS):
+        lines += ["", *paragraph(text)]
+    lines += ["", *_gave_up(found)]
     for request, of_request in groupby(found, key=lambda each: each.request):
         lines += ["", f"## {request}"]
         for error, rows in groupby(of_request, key=lambda each: each.error):

@@ -30,6 +30,4 @@ class AnswerDrop(AnswerFault[AnswerDropParams]):
         return f"drop the answer to {params.which}{lost}{then}:"
 
     def change(self, params: AnswerDropParams) -> AnswerChange:
-        return AnswerChange(
-            "drop", close=params.then == "close", instead=not params.carried_out
-        )
+        return AnswerChange("drop", close=params.then == "close", instead=not params.carried_out)

@@ -219,8 +219,8 @@ class StallsRequests(HasDetours, Protocol):
 @dataclass(frozen=True, slots=True)
 class Answered:
     """Requests of the kinds that an impairment is about: how many came, how many of those were met,
-    and how many were to be met but have answers that have no place for it or stay the same. ``described``: the first
-    that were met, each with the time of day in UTC."""
+    and how many were to be met but have answers that have no place for it or stay the same.
+    ``described``: the first that were met, each with the time of day in UTC."""
 
     seen: int = 0
     met: int = 0

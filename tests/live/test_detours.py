@@ -396,7 +396,9 @@ def test_a_bit_of_messages_is_flipped_toward_a_consumer(rig: Rig) -> None:
             change = replace(changed("flip", number=1), requests=("Fetch",))
             rig.detours.impair("fault", rig.both(), change)
             first, second = ask(link, kind, 4, asked), ask(link, kind, 4, asked)
-        differ = [at for at, pair in enumerate(zip(first, fetched, strict=True)) if len({*pair}) == 2]
+        differ = [
+            at for at, pair in enumerate(zip(first, fetched, strict=True)) if len({*pair}) == 2
+        ]
         assert len(differ) == 1
         assert differ[0] >= len(fetched) - 80 + 21  # what the checksum covers
         assert second == fetched

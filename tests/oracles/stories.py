@@ -340,7 +340,9 @@ class Story:
     def answers_lie(self) -> None:
         """Clients are given errors that permit them something."""
         start = self.draw(st.integers(0, 200)) * STEP_MS
-        permits = self.draw(st.sampled_from(["acknowledge", "renumber", "reposition", "give-up", "damage"]))
+        permits = self.draw(
+            st.sampled_from(["acknowledge", "renumber", "reposition", "give-up", "damage"])
+        )
         self.h.fault(
             "by a proxy",
             "kafka-1",

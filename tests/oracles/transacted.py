@@ -168,7 +168,9 @@ def atomicity(facts: Facts) -> list[Hit]:
         if seen:
             split = "committed" if committed else "commit not answered"
             unmet = unacknowledged(facts, transaction, "torn-transaction")
-            hits.append(Hit("torn-transaction", named, "removed" if taken == gone else split, unmet))
+            hits.append(
+                Hit("torn-transaction", named, "removed" if taken == gone else split, unmet)
+            )
         elif committed:
             unmet = frozenset({"audit-complete"} if unsure else ())
             unmet |= unacknowledged(facts, transaction, "lost-commit")
