@@ -136,10 +136,9 @@ def _step_schema(kind: FaultKind[Any]) -> JsonSchemaValue:
 
 
 def _object(kind: FaultKind[Any], properties: JsonSchemaValue) -> JsonSchemaValue:
-    """Return the schema of one kind: these keys and no others."""
+    """Return the schema of one kind: these keys and no others. Its key ``fault`` describes it."""
     return {
         "title": kind.kind,
-        "description": kind.doc(),
         "properties": {"fault": {"const": kind.kind, "description": kind.doc()}, **properties},
         "additionalProperties": False,
     }
