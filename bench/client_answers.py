@@ -1,4 +1,4 @@
-"""Adds the results of a night of the suite `answers` to docs/explanation/client-answers.json.
+"""Adds the results of a night of the suite `answers` to scenarios/suites/answers-results.json.
 
 python -m bench.client_answers [NIGHT]     a folder of `suite run answers`; default: the newest one
 
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow.dataset as ds
 
-from docs.answers_page import RESULTS, ClientAnswer, read_answers
+from experiments.client_answers import RESULTS_FILE, ClientAnswer, read_answers
 from harness.records import Event, Kind, Outcome
 from harness.rundir import read_json, read_jsonl
 
@@ -144,8 +144,8 @@ def main() -> None:
     rows = [
         each.model_dump(mode="json", exclude_defaults=True) for each in (kept | measured).values()
     ]
-    RESULTS.write_text("[\n" + ",\n".join(f" {json.dumps(row)}" for row in rows) + "\n]\n")
-    print(f"{len(measured)} results of {night.name} are in {RESULTS}")
+    RESULTS_FILE.write_text("[\n" + ",\n".join(f" {json.dumps(row)}" for row in rows) + "\n]\n")
+    print(f"{len(measured)} results of {night.name} are in {RESULTS_FILE}")
 
 
 if __name__ == "__main__":

@@ -4,17 +4,13 @@ from the results file of the suite `answers`."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
 from itertools import groupby
-from pathlib import Path
-from typing import Final, Literal
-
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from typing import Final
 
 from docs.markdown import MADE, paragraph
-from harness.systems.kafka import SYSTEM as KAFKA
+from experiments.client_answers import ClientAnswer, read_answers
+from harness.systems import system_of
 
-RESULTS: Final = Path(__file__).with_name("explanation") / "client-answers.json"
 _HEAD: Final = (
     "This page is for people who choose or maintain a client library of Kafka. It says what became "
     "of each message when every broker worked, and answered one kind of request with one error. "
@@ -37,53 +33,6 @@ _COLUMNS: Final = (
     "`hung`: calls without an answer after twelve seconds, or a consumer without messages for "
     "eight."
 )
-
-
-class ClientAnswer(BaseModel):
-    """What one client did with one error.
-
-    Attributes:
-        request, error: as the protocol names them.
-        role: whether its producer or its consumer is concerned.
-        messages: acknowledged by its producer, or delivered to its consumer.
-        failed, unknown: sends by outcome; 0 for a consumer.
-        lost, twice, late, skipped, again: messages by what was found of them.
-        hung: messages whose calls had no answer in time, or stalls of a consumer.
-        died: its own word for the reason, or empty.
-        back_s: seconds from the end of the fault to the next message; None = none came.
-        verdict: of the round: pass, fail or unknown.
-        day: when it was measured.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    request: str
-    error: str
-    client: str
-    version: str
-    role: Literal["producer", "consumer"]
-    messages: int
-    failed: int = 0
-    unknown: int = 0
-    lost: int = 0
-    twice: int = 0
-    late: int = 0
-    skipped: int = 0
-    again: int = 0
-    hung: int = 0
-    died: str = ""
-    back_s: float | None = None
-    verdict: str
-    day: date
-
-
-def read_answers(path: Path = RESULTS) -> list[ClientAnswer]:
-    """Read the results file.
-
-    Raises:
-        pydantic.ValidationError: the file is not of that form.
-    """
-    return TypeAdapter(list[ClientAnswer]).validate_json(path.read_bytes())
 
 
 def answers_page() -> str:
@@ -128,7 +77,7 @@ def _end(each: ClientAnswer) -> str:
 
 def _table(error: str, rows: list[ClientAnswer]) -> list[str]:
     kind = "An error that clients may try again after."
-    if permits := KAFKA.answer_permits.get(error, ""):
+    if permits := system_of("kafka").answer_permits.get(error, ""):
         kind = _KINDS[permits]
     names: tuple[str, ...] = ("failed", "unknown", "lost", "twice", "late")
     if rows[0].role == "consumer":
