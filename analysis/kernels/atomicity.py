@@ -43,8 +43,8 @@ def judge(
     ]
     for at in lost.tolist():
         proved = is_whole and not found.unsure[at]
-        unmet = () if proved else ("audit-complete",)
-        unmet += _believed(context, at, "lost-commit")
+        read = () if proved else ("audit-complete",)
+        unmet = (*read, *_believed(context, at, "lost-commit"))
         episodes.append(_episode(context, found, at, "lost-commit", unmet))
     hits = tuple(_hits(episodes)) if with_hits else ()
     return Partial(bucket=WHOLE_RUN, episodes=episodes, hits=hits)
