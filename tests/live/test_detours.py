@@ -406,6 +406,17 @@ def test_a_bit_of_messages_is_flipped_toward_a_consumer(rig: Rig) -> None:
         broker.bodies.clear()
 
 
+def test_a_request_is_lost_with_its_answer(rig: Rig) -> None:
+    broker = rig.brokers["kafka-1", "client"]
+    with rig.open() as link:
+        rig.detours.impair("fault", rig.both(), changed("drop", instead=True, number=1))
+        broker.kinds = queue.Queue()
+        link.sendall(heartbeat(1))
+        assert answer_to(link, 2) == 0
+        assert rig.detours.answered("fault").met == 1
+    assert broker.kinds.qsize() == 1
+
+
 def test_an_answer_that_is_held_goes_on_when_the_fault_ends(rig: Rig) -> None:
     with rig.open() as link:
         rig.detours.impair("fault", rig.both(), changed("delay", delay_s=60.0))
