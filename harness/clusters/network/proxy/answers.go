@@ -43,7 +43,7 @@ type rule struct {
 	Instead bool `json:"instead"`
 	// Of "drop": the connection is closed too.
 	Close bool `json:"close"`
-	// Of "stale": the leaders are those of a broker that is gone, and not those of before.
+	// Of "stale": a broker that does not exist leads; false: the leaders of before do.
 	Gone bool `json:"gone"`
 	// Of "delay", "throttle" and "error" before the broker sees the request.
 	DelayMs int64 `json:"delay_ms"`

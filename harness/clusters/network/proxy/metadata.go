@@ -58,7 +58,7 @@ func (l *leaders) keep(answer *kmsg.MetadataResponse, gone bool) bool {
 	return changed
 }
 
-// addAbsent adds a broker whose port nobody listens on, and says its id.
+// addAbsent adds a broker with a port that refuses connections, and returns its id.
 func addAbsent(answer *kmsg.MetadataResponse) int32 {
 	absent := kmsg.NewMetadataResponseBroker()
 	absent.Port = 1

@@ -30,8 +30,8 @@ func dialled(conn net.Conn, err error) (link, error) {
 	return conn.(link), nil
 }
 
-// tlsFiles name what a relay needs to end and to begin TLS: the certificate and the key of the node that it stands
-// for, and the authority that issued the certificates of all nodes. All are PEM.
+// tlsFiles name what a relay needs to end and to begin TLS: the certificate and the key of its node, and the authority
+// that issued the certificates of all nodes. All are PEM.
 type tlsFiles struct{ Certificate, Key, CA string }
 
 // wrap makes a listener that ends TLS as the node does, and a way to the node that begins it again.
