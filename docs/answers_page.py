@@ -41,7 +41,7 @@ def answers_page() -> str:
     lines = ["# What clients do with errors", "", MADE]
     for text in (_HEAD, _SCENARIO, _COLUMNS):
         lines += ["", *paragraph(text)]
-    lines += ["", *_gave_up(found)]
+    lines += ["", *(_gave_up(found) if found else ["Nothing was measured yet."])]
     for request, of_request in groupby(found, key=lambda each: each.request):
         lines += ["", f"## {request}"]
         for error, rows in groupby(of_request, key=lambda each: each.error):
