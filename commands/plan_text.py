@@ -335,7 +335,8 @@ def _application(application: ApplicationPlan, plan: Plan) -> list[str]:
         how = "any number of outputs"
     order = f", order by {application.order}" if application.order != "none" else ""
     way = f"from {application.source} to {application.output_text}"
-    what = f"of {application.run[0]}" if application.run else "that you start"
+    program = application.image or next(iter(application.run), "")
+    what = f"of {program}" if program else "that you start"
     if application.runs_elsewhere:
         names = plan.worker_topics
         what += (

@@ -96,7 +96,7 @@ class ClusterOpener:
         if cluster not in self._choices:
             options = self._resolved.options
             self._choices[cluster] = choose_runtime(
-                process_if(options.secure, options.runtime),
+                process_if(options.secure, self._resolved.runtime),
                 cluster,
                 self._resolved.needs,
                 offline=options.offline,

@@ -132,6 +132,7 @@ def preflight(
         *_machine_checks(resolved, run_dir),
         *_client_checks(resolved),
         *_application_checks(resolved),
+        *_image_checks(resolved),
     ]
     if options.external:
         for timeline in resolved.timelines:
@@ -204,7 +205,7 @@ def _machine_checks(resolved: Resolved, run_dir: Path) -> list[Need]:
         clients_mb=resolved.estimate.clients_mb,
         disk_mb=resolved.estimate.disk_bytes // _MB,
         folder=run_dir,
-        runtime=resolved.options.checked_runtime,
+        runtime=resolved.checked_runtime,
     )
 
 
@@ -212,7 +213,7 @@ def _docker(resolved: Resolved, *, tell_docker: bool) -> list[Need]:
     """The checks of Docker. Two versions have an image each; they share engine and plugin."""
     from harness.doctor.docker import docker_checks
 
-    wanted = resolved.options.runtime
+    wanted = resolved.runtime
     if wanted != "docker" and not (tell_docker and wanted == "auto"):
         return []
     found = [
@@ -257,6 +258,34 @@ def _application_checks(resolved: Resolved) -> list[Need]:
         text = reason or f"control groups can limit {controller} here"
         remedy = f"remove limits.{controller} of the applications, or run as root"
         checks.append(Need(f"application {controller}", not reason, text, remedy))
+    return checks
+
+
+def _image_checks(resolved: Resolved) -> list[Need]:
+    """Whether applications in containers can run, and their images are in the engine.
+
+    Raises:
+        ScenarioError: the brokers are not in containers.
+    """
+    from harness.need import Need
+
+    images = {
+        each.image: each.name for plan in resolved.plans for each in plan.applications if each.image
+    }
+    for name in images.values():
+        if resolved.checked_runtime != "docker":
+            here = "--cluster" if resolved.options.external else "--runtime process"
+            raise ScenarioError(
+                f"applications.{name}.image: needs brokers in containers, and this run has {here}",
+                hint="--runtime docker, or write the program into run instead of image",
+            )
+    checks = []
+    for image, name in images.items():
+        from harness.clusters.docker.programs import why_not
+
+        problem, remedy = why_not(image)
+        text = f"applications.{name}.image: {problem}" if problem else f"{image} is in the engine"
+        checks.append(Need("application image", not problem, text, remedy))
     return checks
 
 
@@ -310,7 +339,7 @@ def _refuse_unknown_versions(resolved: Resolved) -> list[str]:
         *_absent_clients(releases, resolved),
         *(
             _absent_brokers(releases, resolved)
-            if resolved.options.checked_runtime == "process"
+            if resolved.checked_runtime == "process"
             else ()
         ),
     ]
@@ -447,7 +476,7 @@ def fault_checks(resolved: Resolved) -> list[Need]:
     from harness.clusters.sources import SOURCES
     from harness.need import Need
 
-    source = SOURCES[resolved.options.checked_runtime]
+    source = SOURCES[resolved.checked_runtime]
     checks = []
     for tool in source.tools_for(resolved.needs):
         ok, text, remedy = tool.readiness()
@@ -469,7 +498,7 @@ def _described(resolved: Resolved) -> list[Need]:
             refuse_impossible(
                 timeline,
                 cluster_of(plan),
-                options.checked_runtime,
+                resolved.checked_runtime,
                 plan.broker_config,
                 secure=options.secure,
             )

@@ -63,14 +63,6 @@ class RoundOptions:
     windows: WindowRequest | None = None
     load: LoadRequest | None = None
 
-    @property
-    def checked_runtime(self) -> str:
-        """The runtime that checks are about: "process" for "auto", because it is used where Docker
-        cannot be; empty for a cluster that we do not start."""
-        if self.external:
-            return ""
-        return "docker" if self.runtime == "docker" else "process"
-
 
 @dataclass(frozen=True)
 class UsedClient:
@@ -122,6 +114,21 @@ class Resolved:
     scenario: Scenario | None = None
     seed: int = 0
     _compiled: dict[str, Timeline] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def runtime(self) -> str:
+        """The runtime that is wanted: "docker" for "auto" if an application is in an image."""
+        asked = self.options.runtime
+        has_images = any(each.image for plan in self.plans for each in plan.applications)
+        return "docker" if asked == "auto" and has_images else asked
+
+    @property
+    def checked_runtime(self) -> str:
+        """The runtime that checks are about: "process" for "auto", because it is used where Docker
+        cannot be; empty for a cluster that we do not start."""
+        if self.options.external:
+            return ""
+        return "docker" if self.runtime == "docker" else "process"
 
     @cached_property
     def timelines(self) -> list[Timeline]:

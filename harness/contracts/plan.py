@@ -282,8 +282,9 @@ class ApplicationPlan(PlanPart):
 
     Attributes:
         run, env: as the scenario has them, with places; ``jars``: Maven coordinates; ``packages``:
-            Python packages as pip takes them. ``run`` is empty for an application that the user
-            starts.
+            Python packages as pip takes them.
+        image: the Docker image that has the program; ``run`` is then what comes after the image.
+            Both are empty for an application that the user starts.
         folder: of the scenario, absolute: where it is started.
         ready: way to see that an instance is ready (log, tcp, http) -> its value; none = when it
             runs.
@@ -301,6 +302,7 @@ class ApplicationPlan(PlanPart):
 
     name: str
     run: list[str]
+    image: str = ""
     jars: list[str] = Field(default_factory=list)
     packages: list[str] = Field(default_factory=list)
     env: dict[str, str]
@@ -327,7 +329,7 @@ class ApplicationPlan(PlanPart):
     @property
     def runs_elsewhere(self) -> bool:
         """Whether the user starts it, and not the run."""
-        return not self.run
+        return not (self.run or self.image)
 
     @property
     def takes_requests(self) -> bool:

@@ -33,6 +33,17 @@ def _instances(plan: Plan) -> list[str]:
     return [name for application in plan.applications for name in application.instance_names]
 
 
+def _in_containers(plan: Plan) -> dict[str, str]:
+    """The instances that run in containers, whose wall clocks cannot be set: why."""
+    why = "{} runs in a container, whose image need not be able to load the library that sets clocks"
+    return {
+        name: why.format(name)
+        for application in plan.applications
+        if application.image
+        for name in application.instance_names
+    }
+
+
 def clockless(plan: Plan) -> dict[str, str]:
     """By name of each client whose wall clock cannot be set, or must not be: why."""
     if retained_s(plan) is not None:
@@ -41,7 +52,7 @@ def clockless(plan: Plan) -> dict[str, str]:
             name: why for name in (*(client.name for client in plan.clients), *_instances(plan))
         }
     halves: list[ProducerPlan | ConsumerPlan] = [*plan.producers, *plan.consumers]
-    return {
+    return _in_containers(plan) | {
         half.name: f"{half.client} is in Go: its programs ask the kernel for the time, not a library"
         for half in halves
         if load_worker(half.client, plan.workers).language == "go"

@@ -78,11 +78,26 @@ class ApplicationProcess:
         self._run_id = env.get(RUN_ID, "")
         self._secrets = SecretRemover(secrets) if secrets else None
         self.t_start_ns = time.monotonic_ns()
+        self._process = process = self._open(argv, env)
+        for stream, name in ((process.stdout, "stdout.log"), (process.stderr, "stderr.log")):
+            assert stream is not None
+            reader = threading.Thread(
+                target=self._keep,
+                args=(stream, self.folder / name),
+                name=f"{self.name}-{name}",
+                daemon=True,
+            )
+            reader.start()
+            self._readers.append(reader)
+        threading.Thread(target=self._wait, name=f"end-{self.name}", daemon=True).start()
+
+    def _open(self, argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start the process whose output is kept, and whose end is the end of this life."""
         program = argv[0]
         if "/" in program:
             program = str(Path(self.plan.folder) / program)
         try:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [program, *argv[1:]],
                 cwd=self.plan.folder,
                 stdin=subprocess.DEVNULL,
@@ -96,18 +111,6 @@ class ApplicationProcess:
                 f"{self.name}: cannot be started: {error}",
                 hint=f"check applications.{self.plan.name}.run",
             ) from error
-        self._process = process
-        for stream, name in ((process.stdout, "stdout.log"), (process.stderr, "stderr.log")):
-            assert stream is not None
-            reader = threading.Thread(
-                target=self._keep,
-                args=(stream, self.folder / name),
-                name=f"{self.name}-{name}",
-                daemon=True,
-            )
-            reader.start()
-            self._readers.append(reader)
-        threading.Thread(target=self._wait, name=f"end-{self.name}", daemon=True).start()
 
     def _keep(self, stream: IO[bytes], path: Path) -> None:
         """Copy one of its streams into a file, and look for the text that says that it is ready."""
@@ -135,7 +138,11 @@ class ApplicationProcess:
         for reader in self._readers:
             reader.join(_FLUSH_S)
         self.t_end_ns = time.monotonic_ns()
+        self._after_end()
         self._ended.set()
+
+    def _after_end(self) -> None:
+        """Remove what is left of this life, once its process has ended."""
 
     @property
     def pid(self) -> int:
@@ -197,13 +204,18 @@ class ApplicationProcess:
         self.is_ending = True
         limit_s = self.plan.stop_within_s if within_s is None else within_s
         if self._process is not None and self.is_alive:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(self.plan.stop_signal)
+            self._send(self.plan.stop_signal)
         if self._process is None or self._ended.wait(limit_s):
             self._kill_group()
             return True
         self.kill()
         return False
+
+    def _send(self, number: int) -> None:
+        """Send a signal to the process, if there is one still."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
 
     def kill(self) -> bool:
         """Send SIGKILL to the process and its children; whether that ended it. Returns when it is

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from harness.clusters.clocks.clocks import PRELOAD, OwnClocks
@@ -23,6 +24,7 @@ from harness.protocols.cluster import (
 )
 from harness.protocols.faulting import ClientLives, OutputEndpoint
 from harness.protocols.network import GivesWires
+from harness.run.application_container import ApplicationContainer
 from harness.run.application_limits import InstanceLimits
 from harness.run.application_process import ApplicationProcess
 from harness.run.group_members import GroupMembers
@@ -157,8 +159,7 @@ class Applications:
         with self._lock:
             before = self._now.get(name)
             life = before.life + 1 if before else 1
-            folder = self._run.applications / name
-            process = ApplicationProcess(application, name, life, folder)
+            process = self._new_life(application, name, life)
             values = self._values(application, name)
             argv = [filled(text, values) for text in application.run]
             env = {key: filled(text, values) for key, text in application.env.items()}
@@ -175,6 +176,20 @@ class Applications:
                 limits.enter(process.pid)
                 self._killed_before[name] = limits.killed()
         self._progress.note(f"{process.name} begins")
+
+    def _new_life(self, application: ApplicationPlan, name: str, life: int) -> ApplicationProcess:
+        """A life of an instance that is not started yet."""
+        folder = self._run.applications / name
+        if not application.image:
+            return ApplicationProcess(application, name, life, folder)
+        folders = [self._own_folder(name), shared_folder(application, self._run)]
+        return ApplicationContainer(application, name, life, folder, folders)
+
+    def _own_folder(self, name: str) -> Path:
+        """The folder of an instance, which its lives share."""
+        own = self._run.applications / name / "folder"
+        own.mkdir(parents=True, exist_ok=True)
+        return own
 
     def _limits_of(self, application: ApplicationPlan, name: str) -> InstanceLimits | None:
         """The limits of an instance, made when it first begins; None = it has none."""
@@ -203,15 +218,13 @@ class Applications:
         plan = self._plan
         number = application.number_of(name)
         texts = [*application.run, *application.env.values()]
-        own = self._run.applications / name / "folder"
-        own.mkdir(parents=True, exist_ok=True)
         told = plan.worker_topics
         topics = {f"topic:{topic.declared}": told[topic.name] for topic in plan.topics}
         return {
             "bootstrap": self._where.bootstrap,
             "instance": str(number),
             "group": group_id(plan, application.group),
-            "folder": str(own),
+            "folder": str(self._own_folder(name)),
             "shared": str(shared_folder(application, self._run)),
             **{"endpoint": "", "database": "", "database-password": ""},
             **self.sources[application.name].places(),
@@ -284,7 +297,7 @@ class Applications:
     def pids(self) -> dict[str, int]:
         """The process ids of the instances that run now, by their names in the plan."""
         with self._lock:
-            return {name: process.pid for name, process in self._now.items() if process.is_alive}
+            return {name: life.pid for name, life in self._now.items() if life.is_alive and life.pid}
 
     def kill(self, name: str) -> bool:
         """Kill an instance; see `harness.protocols.faulting.ClientLives.kill`."""

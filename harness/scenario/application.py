@@ -38,6 +38,8 @@ PLACES: Final = {
     "password": "the user's password; in `env` only",
 }
 TOPIC: Final = "topic:"
+#: Places that are paths of programs of this machine, which no container has.
+OF_THIS_MACHINE: Final = ("python", "java", "jars")
 #: Places that arguments must not have.
 SECRETS: Final = ("password", "database-password")
 #: A doubled brace, a place, or a brace that is neither.
@@ -55,6 +57,8 @@ PARQUET: Final = ".parquet"
 _PACKAGE: Final = (
     r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*\])?==[0-9][0-9A-Za-z.!+_-]*$"
 )
+#: A reference of a Docker image: with a registry, a tag and a digest, or without.
+_IMAGE: Final = r"^[a-z0-9][A-Za-z0-9._/:@-]{0,254}$"
 #: What ``ready.http`` may ask.
 _OWN_URL: Final = re.compile(r"http://(127\.0\.0\.1|localhost)(:(?P<port>\d{1,5}))?(/\S*)?")
 _SIGNALS: Final = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
@@ -102,20 +106,6 @@ class StopSpec(Part):
         return int(getattr(signal, f"SIG{self.signal}"))
 
 
-#: Keys and outputs that an application cannot have yet -> what to do instead.
-_NOT_YET: Final = {
-    "image": "an application runs as a local process; write the command of its program into run",
-}
-
-
-def _refuse_not_yet(data: Any) -> Any:
-    """Raises: ValueError: a key that applications do not have yet, with what to do instead."""
-    for key in data if isinstance(data, dict) else ():
-        if key in _NOT_YET:
-            raise ValueError(f"{key} is not possible yet: {_NOT_YET[key]}")
-    return data
-
-
 class OutputSpec(Part):
     """Where the outputs of an application are found; one of the keys."""
 
@@ -154,11 +144,6 @@ class OutputSpec(Part):
         "",
         description="column of the query with a whole number that says in which order rows were stored",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_these(cls, data: Any) -> Any:
-        return _refuse_not_yet(data)
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -231,6 +216,11 @@ class ApplicationSpec(Part):
         "`{topic:NAME}`, `{group}`, `{instance}` and `{folder}` are filled in. Unset: with `--cluster FILE`, "
         "you start the application yourself",
     )
+    image: Annotated[str, Field(pattern=_IMAGE)] | None = Field(
+        None,
+        description="Docker image with the program, such as `billing:1.0` (`--runtime docker`); `run` is then "
+        "what follows the image in `docker run`. Containers use the network of this machine",
+    )
     jars: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){2}$")]] = Field(
         default_factory=list,
         max_length=100,
@@ -284,11 +274,6 @@ class ApplicationSpec(Part):
         description="first outputs of the inputs of one partition, or of one key, keep their order in each "
         "partition that is written",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_these(cls, data: Any) -> Any:
-        return _refuse_not_yet(data)
 
     @field_validator("run")
     @classmethod

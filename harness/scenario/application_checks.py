@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import did_you_mean
-from harness.scenario.application import BRACES, PARQUET, PLACES, SECRETS, TOPIC, ApplicationSpec
+from harness.scenario.application import (
+    BRACES,
+    OF_THIS_MACHINE,
+    PARQUET,
+    PLACES,
+    SECRETS,
+    TOPIC,
+    ApplicationSpec,
+)
 from harness.scenario.model import Scenario, native
 from harness.scenario.payload import payload_template
 from harness.systems import SYSTEMS
@@ -36,7 +44,9 @@ def application_problems(scenario: Scenario) -> Iterator[Problem]:
         topics = list(_topic_problems(at, spec, scenario))
         yield from topics
         yield from _place_problems(at, spec, scenario)
-        if spec.run:
+        if spec.image:
+            yield from _image_problems(at, spec)
+        elif spec.run:
             yield from _program_problems((*at, "run", 0), spec.run[0], scenario.folder)
         else:
             yield from _elsewhere_problems(at, spec, scenario)
@@ -114,6 +124,13 @@ def _elsewhere_problems(
                 "has a meaning only with run; write {topic: NAME} or {sql: URL, query: SELECT}"
             )
             yield (*at, "to", key), sentence
+
+
+def _image_problems(at: tuple[str, ...], spec: ApplicationSpec) -> Iterator[Problem]:
+    """Check an application in containers: an image has all that its program needs."""
+    for key in ("jars", "packages"):
+        if getattr(spec, key):
+            yield (*at, key), "cannot be combined with image; put them into the image"
 
 
 def _row_problems(at: tuple[str, ...], spec: ApplicationSpec) -> Iterator[Problem]:
@@ -214,6 +231,8 @@ def _place_problems(
                     where,
                     f"has no place {{{place}}}; {did_you_mean(place, [*PLACES, TOPIC + 'NAME'])}",
                 )
+            elif place in OF_THIS_MACHINE and spec.image:
+                yield where, f"has the place {{{place}}}, which is not in the image; leave it out"
             elif place == "endpoint" and not spec.to.http:
                 yield (
                     where,

@@ -50,6 +50,15 @@ def test_a_complete_application_is_accepted(tmp_path: Path) -> None:
     assert list(load_scenario(scenario(tmp_path)).applications) == ["billing"]
 
 
+def test_a_program_in_an_image_needs_no_program_on_this_machine(tmp_path: Path) -> None:
+    changes = {"image": "billing:1.0", "run": ["no-such-program-here"]}
+    (inside,) = application_plans(load_scenario(scenario(tmp_path, application=changes)))
+    changes = {"image": "billing:1.0", "run": None}
+    (own,) = application_plans(load_scenario(scenario(tmp_path, application=changes)))
+    assert (inside.run, own.run) == (["no-such-program-here"], [])
+    assert own.instance_names == ["application-billing"]
+
+
 def test_variables_of_the_environment_are_text_as_programs_read_it(tmp_path: Path) -> None:
     loaded = load_scenario(scenario(tmp_path, application={"env": {"DEBUG": True, "N": 3}}))
     assert application_plans(loaded)[0].env == {"DEBUG": "true", "N": "3"}
@@ -155,9 +164,18 @@ def test_variables_of_the_environment_are_text_as_programs_read_it(tmp_path: Pat
         ({"jars": ["kafka-streams"]}, "jars[0]"),
         ({"packages": ["nats-py"]}, "packages[0]"),
         ({"packages": ["--index-url=http://x/==1"]}, "packages[0]"),
+        ({"image": "Billing 1"}, "image"),
         (
-            {"image": "billing:1"},
-            "image is not possible yet: an application runs as a local process",
+            {"run": None, "image": "billing:1", "packages": ["nats-py==2.16.0"]},
+            "packages: cannot be combined with image; put them into the image",
+        ),
+        (
+            {"run": None, "image": "billing:1", "jars": ["a:b:1"]},
+            "jars: cannot be combined with image",
+        ),
+        (
+            {"run": ["{python}"], "image": "billing:1"},
+            "run[0]: has the place {python}, which is not in the image; leave it out",
         ),
         ({"limits": {"cpu": 0}}, "limits.cpu"),
         ({"limits": {"memory": "lots"}}, "must be a size such as 300MB"),

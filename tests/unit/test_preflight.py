@@ -62,6 +62,29 @@ def test_a_database_that_cannot_be_used_is_found_before_anything_starts(tmp_path
     assert found.exit_code == Exit.ENVIRONMENT
 
 
+IN_AN_IMAGE = """
+name: x
+topics: {orders: {}, invoices: {}}
+load: {producers: {shop: {topics: [orders]}}}
+applications: {billing: {image: "no-such-image:1", from: orders, to: {topic: invoices}}}
+"""
+
+
+def test_an_application_in_an_image_needs_brokers_in_containers_and_its_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        checked(tmp_path, text=IN_AN_IMAGE)
+    assert str(refused.value) == (
+        "applications.billing.image: needs brokers in containers, and this run has --runtime process"
+    )
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine")
+    found = checked(tmp_path, text=IN_AN_IMAGE, runtime="auto")
+    (missing,) = (check for check in found.missing if check.name == "application image")
+    assert missing.text.startswith("applications.billing.image: no Docker engine")
+    assert found.exit_code == Exit.ENVIRONMENT
+
+
 # ----- refused everywhere -------------------------------------------------------------------------
 
 

@@ -25,10 +25,15 @@ def needed(spec: ClusterLayout) -> list[str]:
 
 def missing(client: Any, spec: ClusterLayout) -> list[str]:
     """Return the images of a layout that the engine does not have."""
-    return [tag for tag in needed(spec) if not _has(client, tag)]
+    return [tag for tag in needed(spec) if not has_image(client, tag)]
 
 
-def _has(client: Any, tag: str) -> bool:
+def has_image(client: Any, tag: str) -> bool:
+    """Return whether the engine has an image.
+
+    Raises:
+        EnvironmentNotReady: the engine does not answer.
+    """
     from docker.errors import ImageNotFound
 
     with asking(f"cannot ask for the image {tag}"):
