@@ -13,9 +13,12 @@ from harness.connections.security import ANYBODY
 from harness.contract.checks import check
 from harness.contract.driving import Rows, dense, equal, expect, messages, outcomes, places
 from harness.contract.rig import KEYS, LOAD_S, RUN_TAG, WARM_UP_S, Rig
-from harness.records import HEADER_MAGIC, Kind, Outcome, TableId
+from harness.records import HEADER_MAGIC, Event, Kind, Outcome, TableId
 from harness.records import Check as Payload
 from harness.systems import System
+
+#: A body with every place, and characters that take several bytes.
+TEMPLATE: Final = '{"id": "{id}", "n": {n}, "key": "{key}", "lane": {lane}, "by": "Bäcker {producer}"}'
 
 
 def is_log(system: System) -> bool:
@@ -175,6 +178,31 @@ def sizes_are_those_of_a_table(rig: Rig) -> None:
     told = zip(messages(log["header"]), log["header"]["length"].tolist(), strict=True)
     wrong = {m: size for m, size in told if size != table[size_of(*m, instance, 0, len(table) - 1)]}
     equal("messages of another size than theirs, by lane and seq", wrong, {})
+
+
+@check("producer", supports={"payload": "template"}, slow=True)
+def bodies_of_a_template_are_stored(rig: Rig) -> None:
+    """Check that the log holds the body of each message, and its identity in a header. The golden
+    files have the bytes themselves."""
+    topic = rig.topic()
+    producer = rig.producer(topic, asked={"payload_template": TEMPLATE}).send_all()
+    log = rig.stored(topic)
+    equal("checks of the payloads", set(log["check"].tolist()), {Payload.OK})
+    equal("messages stored", sorted(messages(log["header"])), sorted(messages(producer.sends)))
+
+
+@check("consumer", supports={"payload": "template"}, slow=True)
+def bodies_of_a_template_are_recognised(rig: Rig) -> None:
+    """Check that a consumer finds the identity of each message in its header."""
+    topic = rig.topic()
+    consumer = rig.consumer(topic)
+    producer = rig.feed(topic, asked={"payload_template": TEMPLATE})
+    count = producer.done_line.ok
+    consumer.wait_stats(lambda stats: stats.delivered >= count)
+    consumer.leave()
+    got = consumer.events(Event.DELIVER)
+    equal("checks of the payloads", set(got["check"].tolist()), {Payload.OK})
+    equal("messages handed over", sorted(messages(got["header"])), sorted(messages(producer.sends)))
 
 
 @check("producer", supports={"filling": "compressible"}, by_kit=True)

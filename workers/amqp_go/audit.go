@@ -86,7 +86,7 @@ func (r *remains) readOnce(leave context.Context, stream string, row func(kit.Lo
 			if !open {
 				return amqp.ErrClosed
 			}
-			if !row(kit.LogRow{Position: position, Value: each.Body}) {
+			if !row(kit.LogRow{Position: position, Value: payloadOf(each)}) {
 				return nil
 			}
 		}

@@ -172,20 +172,29 @@ func (m *member) take(given handed) error {
 	}
 	place := kit.Place{Stream: given.stream, Position: -1}
 	if spec.Settle != "transacted" {
-		number := m.journal.Handed(place, redelivered, 0, given.Body)
+		number := m.journal.Handed(place, redelivered, 0, payloadOf(given.Delivery))
 		spec.Work()
 		if spec.Settle == "ack" {
 			return m.acknowledge(given.Delivery, number)
 		}
 		return nil
 	}
-	m.journal.Handed(place, redelivered, m.transaction, given.Body)
+	m.journal.Handed(place, redelivered, m.transaction, payloadOf(given.Delivery))
 	spec.Work()
 	m.open = append(m.open, given.DeliveryTag)
 	if len(m.open) < spec.PerTransaction {
 		return nil
 	}
 	return m.end(spec.RollbackEvery > 0 && m.transaction%int64(spec.RollbackEvery) == 0)
+}
+
+// payloadOf a message: its value, or a body with the identity of its headers.
+func payloadOf(given amqp.Delivery) []byte {
+	text, is := given.Headers[kit.IdentityHeader].(string)
+	if !is || kit.IsWhole(given.Body) {
+		return given.Body
+	}
+	return kit.JoinedText(given.Body, text)
 }
 
 // acknowledge one message by itself. The broker does not answer, so no row says that it confirmed it.

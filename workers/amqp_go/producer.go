@@ -232,7 +232,8 @@ func (p *producer) Send(messages []*kit.Message) {
 		message.Failed(kit.Fail, errorText(err))
 		return
 	}
-	made := amqp.Publishing{Headers: p.headers, DeliveryMode: p.asked.DeliveryMode, Body: message.Payload}
+	value, identity := message.Parts()
+	made := amqp.Publishing{Headers: p.headersOf(identity), DeliveryMode: p.asked.DeliveryMode, Body: value}
 	switch {
 	case p.asked.Transacted > 0:
 		p.uncommitted = append(p.uncommitted, message)
@@ -249,6 +250,18 @@ func (p *producer) Send(messages []*kit.Message) {
 	if err != nil {
 		p.lost(err)
 	}
+}
+
+// headersOf a message: the same for all, and the identity of one whose value does not have it.
+func (p *producer) headersOf(identity []byte) amqp.Table {
+	if identity == nil {
+		return p.headers
+	}
+	own := amqp.Table{kit.IdentityHeader: kit.IdentityText(identity)}
+	for name, value := range p.headers {
+		own[name] = value
+	}
+	return own
 }
 
 func (p *producer) publish(channel *amqp.Channel, message *kit.Message, made amqp.Publishing) error {

@@ -16,10 +16,17 @@ from worker_kit.error_texts import error_text
 from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session
 from worker_kit.subscription_journal import SubscriptionJournal
+from worker_kit.template import joined
 
 #: For an acknowledgement that is waited for, and for the close of the client.
 ANSWER_S, CLOSE_S = 5.0, 3.0
 PAUSE_S = 0.2
+
+
+def payload_of(message: Msg) -> bytes:
+    """The value of a message, or a body with the identity of its headers."""
+    value: bytes = message.data
+    return value if value[:2] == lay.HEADER_MAGIC else joined(value, (message.headers or {}).items())
 
 
 class ConsumerRole:
@@ -91,7 +98,7 @@ class ConsumerRole:
         about = message.metadata
         position = about.sequence.stream
         number = self.journal.deliver(
-            stream, position, message.data, (about.num_delivered or 1) - 1
+            stream, position, payload_of(message), (about.num_delivered or 1) - 1
         )
         if self.work_s:
             await asyncio.sleep(self.work_s)

@@ -18,6 +18,7 @@ from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session
 from worker_kit.sending import Share
 from worker_kit.spec import Lane
+from worker_kit.template import parted_as_text
 
 ASKING_S = 10.0
 #: Instance, lane and sequence in a payload (docs/capture-format.md).
@@ -72,6 +73,9 @@ class ProducerRole(AsyncOpenLoop):
             headers["Nats-Msg-Id"] = "-".join(
                 map(str, _IDENTITY.unpack_from(payload, _IDENTITY_AT))
             )
+        if self.template:
+            payload, identity = parted_as_text(payload)
+            headers.update(identity)
         answer: Awaitable[Any]
         if self._own.timeout is None:
             answer = await self._js.publish_async(subject, payload, headers=headers or None)

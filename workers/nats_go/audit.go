@@ -117,7 +117,7 @@ func (r *logReader) readOnce(leave context.Context, name string, begin int64, ro
 		}
 		found := kit.LogRow{
 			Position: int64(about.Sequence.Stream), BrokerTimeMs: about.Timestamp.UnixNano() / int64(time.Millisecond),
-			Value: message.Data(),
+			Value: payloadOf(message.Data(), message.Headers()),
 		}
 		if !row(found) {
 			return nil
@@ -141,6 +141,7 @@ type stored struct {
 	Message struct {
 		Sequence int64     `json:"seq"`
 		Data     []byte    `json:"data"`
+		Headers  []byte    `json:"hdrs"`
 		Time     time.Time `json:"time"`
 	} `json:"message"`
 }
@@ -165,8 +166,9 @@ func (r *logReader) readRemaining(leave context.Context, name string, begin int6
 		if found.Error != nil {
 			return fmt.Errorf("JetStream %d: %s", found.Error.Code, found.Error.Description)
 		}
+		headers, _ := nats.DecodeHeadersMsg(found.Message.Headers) // none, or of another program
 		if !row(kit.LogRow{
-			Position: found.Message.Sequence, Value: found.Message.Data,
+			Position: found.Message.Sequence, Value: payloadOf(found.Message.Data, headers),
 			BrokerTimeMs: found.Message.Time.UnixNano() / int64(time.Millisecond),
 		}) {
 			return nil

@@ -177,7 +177,7 @@ func (m *member) handOver(message jetstream.Msg) {
 	}
 	asked := m.session.Spec.Consumer
 	place := kit.Place{Stream: m.streams.our(about.Stream), Position: int64(about.Sequence.Stream)}
-	number := m.journal.Handed(place, uint32(about.NumDelivered-1), 0, message.Data())
+	number := m.journal.Handed(place, uint32(about.NumDelivered-1), 0, payloadOf(message.Data(), message.Headers()))
 	asked.Work()
 	switch {
 	case m.settle == "none":
@@ -193,6 +193,14 @@ func (m *member) handOver(message jetstream.Msg) {
 		m.journal.Note(kit.AckCalled, place, 0)
 		m.told(place, kit.AckConfirmed, message.Ack())
 	}
+}
+
+// payloadOf a message: its value, or a body with the identity of its headers.
+func payloadOf(value []byte, headers nats.Header) []byte {
+	if kit.IsWhole(value) {
+		return value
+	}
+	return kit.JoinedText(value, headers.Get(kit.IdentityHeader))
 }
 
 // told what an acknowledgement ended with. A refusal has no answer.

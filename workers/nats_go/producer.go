@@ -125,9 +125,13 @@ func (p *producer) Exposure() map[string]any {
 // Send calls the client once.
 func (p *producer) Send(messages []*kit.Message) {
 	message := messages[0]
-	made := &nats.Msg{Subject: p.subject(message.Lane), Data: message.Payload, Header: nats.Header{}}
+	value, identity := message.Parts()
+	made := &nats.Msg{Subject: p.subject(message.Lane), Data: value, Header: nats.Header{}}
 	for name, values := range p.headers {
 		made.Header[name] = values
+	}
+	if identity != nil {
+		made.Header[kit.IdentityHeader] = []string{kit.IdentityText(identity)}
 	}
 	options := []jetstream.PublishOpt{
 		jetstream.WithRetryAttempts(p.asked.RetryAttempts), jetstream.WithRetryWait(p.asked.RetryWait),

@@ -20,6 +20,7 @@ from worker_kit.payload import RESIDUE
 from worker_kit.process import Session
 from worker_kit.segments import SegmentWriter
 from worker_kit.streams import StreamIds
+from worker_kit.template import joined
 
 RECEIVE_S = 0.05
 #: A transaction that does not fill up is committed when nothing came for this long.
@@ -119,7 +120,9 @@ class ConsumerRole:
         self._row(lay.ASSIGN)
 
     def _handler(self, topic: str) -> Any:
-        def handed(_channel: Any, method: Any, _properties: Any, value: bytes) -> None:
+        def handed(_channel: Any, method: Any, properties: Any, value: bytes) -> None:
+            if value[:2] != lay.HEADER_MAGIC:
+                value = joined(value, (properties.headers or {}).items())
             self.waiting.append(Delivery(topic, method.delivery_tag, method.redelivered, value))
 
         return handed

@@ -20,6 +20,7 @@ from worker_kit.failure import WorkerFailure
 from worker_kit.open_loop import BLOCKED_NS, OpenLoop
 from worker_kit.process import Session
 from worker_kit.streams import StreamIds
+from worker_kit.template import parted_as_text
 
 
 class ProducerRole(OpenLoop):
@@ -41,12 +42,14 @@ class ProducerRole(OpenLoop):
                 "pika: mandatory requires confirms: a returned message is told by its confirm",
                 hint="confirms=1, or mandatory=0",
             )
-        self.properties = pika.BasicProperties(
-            delivery_mode=options.own["delivery_mode"], headers=dict(self.headers) or None
-        )
+        self.delivery_mode = options.own["delivery_mode"]
+        self.properties = self._properties(dict(self.headers))
         self.streams = StreamIds(session)
         #: Messages of the open transaction: where each row's completion is, and its stream.
         self.uncommitted: list[tuple[mmap.mmap, int, int]] = []
+
+    def _properties(self, headers: dict[str, str]) -> pika.BasicProperties:
+        return pika.BasicProperties(delivery_mode=self.delivery_mode, headers=headers or None)
 
     def _prepare(self, channel: Any) -> None:
         for lane in self.lanes:
@@ -72,17 +75,27 @@ class ProducerRole(OpenLoop):
 
     def _send(self, index: int, seq: int, due_ns: int, kind: int) -> None:
         lane = self.lanes[index]
-        value = self.payload(index, seq, due_ns, kind)
+        value, properties = self.payload(index, seq, due_ns, kind), self.properties
+        if self.template:
+            value, identity = parted_as_text(value)
+            properties = self._properties({**dict(self.headers), **identity})
         partition = max(0, lane.partition)
         rows, at = self.open_row(lane.lane, seq, due_ns, kind, 0, time.monotonic_ns())
         begun = self.blocked_since_ns = time.monotonic_ns()
-        self._publish(
-            rows, at, f"{lane.topic}-{partition}", value, self.streams[lane.topic][partition]
-        )
+        queue, stream = f"{lane.topic}-{partition}", self.streams[lane.topic][partition]
+        self._publish(rows, at, queue, value, properties, stream)
         took, self.blocked_since_ns = time.monotonic_ns() - begun, 0
         self.blocked_ns += took if took > BLOCKED_NS else 0
 
-    def _publish(self, rows: mmap.mmap, at: int, queue: str, value: bytes, stream: int) -> None:
+    def _publish(
+        self,
+        rows: mmap.mmap,
+        at: int,
+        queue: str,
+        value: bytes,
+        properties: pika.BasicProperties,
+        stream: int,
+    ) -> None:
         try:
             channel = self.connection.channel(self._prepare)
         except FAILURES as error:  # nothing was sent
@@ -90,7 +103,7 @@ class ProducerRole(OpenLoop):
             return
         self.uncommitted.append((rows, at, stream))
         try:
-            channel.basic_publish("", queue, value, self.properties, mandatory=self.mandatory)
+            channel.basic_publish("", queue, value, properties, mandatory=self.mandatory)
         except UnroutableError:
             self._ended(lay.FAIL, "returned: no queue takes the message")
             return

@@ -7,7 +7,9 @@ import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Send;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.StreamIds;
+import brokerstorm.kit.Template;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -72,7 +74,11 @@ final class ProducerRole extends OpenLoop {
             return;
         }
         try {
-            Message message = Bytes.message(link.current(), value);
+            Message message = Bytes.message(link.current(), hasTemplate ? Template.body(value) : value);
+            if (hasTemplate) {
+                String identity = Base64.getEncoder().encodeToString(Template.identity(value));
+                message.setStringProperty(Template.HEADER, identity);
+            }
             for (Map.Entry<String, String> header : headers.entrySet()) {
                 message.setStringProperty(header.getKey(), header.getValue());
             }
