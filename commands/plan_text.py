@@ -417,6 +417,8 @@ def _written(producer: ProducerPlan, plan: Plan) -> str:
     for number in producer.groups:
         group = plan.lane_groups[number]
         how = lanes[group.mode].format(f"{group.count:,}")
+        if group.mode == "key" and group.key != "{key}":
+            how += f" such as {group.text(group.first).partition('/')[2]}"
         texts[declared[group.topic]] = (
             f"{declared[group.topic]} ({how})" if how else declared[group.topic]
         )
@@ -426,14 +428,11 @@ def _written(producer: ProducerPlan, plan: Plan) -> str:
 def _content(producer: ProducerPlan, plan: Plan) -> Rows:
     """Headers, and the codec where it matters."""
     rows = []
-    if producer.headers:
-        size = sum(len(name) + len(value.encode()) for name, value in producer.headers.items())
-        rows.append(
-            [
-                "",
-                f"  {_count(len(producer.headers), 'header')}, {size:,} B: {', '.join(producer.headers)}",
-            ]
-        )
+    headers = {**producer.headers, **producer.header_templates}
+    if headers:
+        size = sum(len(name) + len(value.encode()) for name, value in headers.items())
+        text = f"  {_count(len(headers), 'header')}, {size:,} B: {', '.join(headers)}"
+        rows.append(["", text])
     if plan.payload_compressible is not None or (
         producer.codec and not producer.codec.startswith("none")
     ):

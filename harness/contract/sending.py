@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -13,6 +14,7 @@ from harness.connections.security import ANYBODY
 from harness.contract.checks import check
 from harness.contract.driving import Rows, dense, equal, expect, messages, outcomes, places
 from harness.contract.rig import KEYS, LOAD_S, RUN_TAG, WARM_UP_S, Rig
+from harness.contracts.worker import LanePart
 from harness.records import HEADER_MAGIC, Event, Kind, Outcome, TableId
 from harness.records import Check as Payload
 from harness.systems import System
@@ -191,6 +193,36 @@ def bodies_of_a_template_are_stored(rig: Rig) -> None:
     equal("messages stored", sorted(messages(log["header"])), sorted(messages(producer.sends)))
 
 
+@check("producer", supports={"header_values": "template"}, slow=True)
+def keys_and_headers_of_a_template_are_sent(rig: Rig) -> None:
+    """Check that another client reads the body, the key in it, and the header of each message."""
+    topic = rig.topic()
+    asked: dict[str, object] = {
+        "payload_template": TEMPLATE,
+        "header_templates": [["trace", "t-{id}-{n}"]],
+    }
+    if not rig.system.is_queue:
+        group = LanePart(
+            topic=topic, mode="key", first=0, count=KEYS, partitions=rig.partitions[topic]
+        )
+        asked["lane_groups"] = [group.model_copy(update={"key": "customer-{number}"})]
+    producer = rig.producer(topic, load_s=0.25, asked=asked).send_all()
+    bodies = [
+        (json.loads(value), sent)
+        for value, sent in _read(rig, topic)
+        if value[:2] != HEADER_MAGIC  # no probe
+    ]
+    equal("messages read again", len(bodies), producer.done_line.ok)
+    expect(bodies, "no message was read again")
+    wrong = [
+        (body, sent.get("trace"))
+        for body, sent in bodies
+        if sent.get("trace") != f"t-{body['id']}-{body['n']}"
+        or body["key"] != ("" if rig.system.is_queue else f"customer-{body['lane']}")
+    ]
+    equal("messages with another header or key than theirs", wrong, [])
+
+
 @check("consumer", supports={"payload": "template"}, slow=True)
 def bodies_of_a_template_are_recognised(rig: Rig) -> None:
     """Check that a consumer finds the identity of each message in its header."""
@@ -347,12 +379,7 @@ def headers_are_sent(rig: Rig) -> None:
     topic = rig.topic()
     asked = {"headers": [list(each) for each in headers.items()]}
     producer = rig.producer(topic, load_s=0.25, asked=asked).send_all()
-    address = rig.system.address(topic, RUN_TAG) or topic
-    security = rig.cluster.security or ANYBODY.clients
-    read = rig.system.headers().read(
-        rig.cluster.bootstrap, address, rig.partitions[topic], security
-    )
-    found = [sent for value, sent in read if _is_ours(value)]
+    found = [sent for value, sent in _read(rig, topic) if _is_ours(value)]
     equal("messages read again", len(found), producer.done_line.ok)
     expect(found, "no message was read again")
     # a client may add its own
@@ -360,6 +387,14 @@ def headers_are_sent(rig: Rig) -> None:
     equal(
         "headers of a message", next((sent for sent in ours if sent != headers), headers), headers
     )
+
+
+def _read(rig: Rig, topic: str) -> list[tuple[bytes, dict[str, str]]]:
+    """Value and headers of each message of a topic, as another client reads them."""
+    address = rig.system.address(topic, RUN_TAG) or topic
+    security = rig.cluster.security or ANYBODY.clients
+    reader = rig.system.headers()
+    return list(reader.read(rig.cluster.bootstrap, address, rig.partitions[topic], security))
 
 
 def _is_ours(value: bytes) -> bool:

@@ -168,6 +168,9 @@ class ProducerPlan(PlanPart):
         default_factory=dict, description="by topic; none = every lane as often as any other"
     )
     headers: dict[str, str] = Field(default_factory=dict, description="of every message, by name")
+    header_templates: dict[str, str] = Field(
+        default_factory=dict, description="texts of headers that differ by message, by name"
+    )
     codec: str = Field("", description="how it compresses, and what says so; empty = not known")
     options: dict[str, str]
     when_full: Literal["wait", "fail"]

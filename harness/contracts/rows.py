@@ -19,8 +19,8 @@ UNREAD = "missing"
 class LaneGroup:
     """Consecutive lane ids ``first .. first + count - 1`` of one topic and mode.
 
-    Lane ``first + i`` is partition i, key i (text ``k{i:06d}``), or, for ``routed``, the whole
-    topic (count 1). ``buckets`` has one entry a lane for partitions, else one for the whole group:
+    Lane ``first + i`` is partition i, key i, or, for ``routed``, the whole topic (count 1). The
+    text of key i is ``key`` with its places filled: ``{key}`` is ``k{i:06d}``, ``{number}`` is i. ``buckets`` has one entry a lane for partitions, else one for the whole group:
     a topic with keyed or routed lanes stays whole, because one task must see each of its streams.
     """
 
@@ -29,6 +29,7 @@ class LaneGroup:
     first: int
     count: int
     buckets: list[int]
+    key: str = "{key}"
 
     def bucket(self, lane: int) -> int:
         """Return the bucket of a lane."""
@@ -39,7 +40,10 @@ class LaneGroup:
         index = lane - self.first
         if self.mode == "partition":
             return f"{self.topic}-{index}"
-        return f"{self.topic}/k{index:06d}" if self.mode == "key" else self.topic
+        if self.mode != "key":
+            return self.topic
+        key = self.key.replace("{key}", f"k{index:06d}").replace("{number}", str(index))
+        return f"{self.topic}/{key}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class LanePart(SpecPart):
     first: Number32
     count: int
     partitions: int
+    key: str | None = None
 
 
 class TransactionsPart(SpecPart):
@@ -74,6 +75,7 @@ class ProducerPart(SpecPart):
     payload_compressible: int | None = None
     payload_template: str | None = None
     headers: list[tuple[str, str]] | None = None
+    header_templates: list[tuple[str, str]] | None = None
     when_full: str = "wait"
     warm_up_s: float
     load_s: float

@@ -38,6 +38,7 @@ from harness.plan.settings import (
     transactional,
 )
 from harness.scenario.file import variants
+from harness.scenario.headers import fixed_headers, header_templates
 from harness.scenario.members import members
 from harness.scenario.model import ConsumerSpec, ProducerSpec, Scenario, native
 from harness.scenario.rate import RateLimit
@@ -213,13 +214,15 @@ def _lane_groups(scenario: Scenario, topics: Sequence[TopicPlan]) -> list[LaneGr
     groups: list[LaneGroup] = []
     first = 0
     for topic in topics:
-        modes: dict[LaneMode, int] = {}
+        modes: dict[LaneMode, ProducerSpec] = {}
         for spec in scenario.load.writers:
             if not spec.topics or topic.declared in spec.topics:
-                modes.setdefault(spec.lanes, _lane_count(spec, topic))
-        for mode, count in sorted(modes.items()):
+                modes.setdefault(spec.lanes, spec)
+        for mode in sorted(modes):
+            spec, count = modes[mode], _lane_count(modes[mode], topic)
+            named = {"key": spec.key} if spec.key else {}
             groups.append(
-                LaneGroup(topic=topic.name, mode=mode, first=first, count=count, buckets=[])
+                LaneGroup(topic.name, mode, first=first, count=count, buckets=[], **named)
             )
             first += count
     return groups
@@ -356,7 +359,8 @@ def _producer(
         groups=[i for i, g in enumerate(groups) if g.topic in names and g.mode == spec.lanes],
         rate_per_s=0.0,
         skew=spec.skew,
-        headers=spec.headers,
+        headers=fixed_headers(spec.headers),
+        header_templates=header_templates(spec.headers),
         codec=codec_of(spec.client, spec.client_version, options, scenario.worker_folders),
         options=options,
         when_full=spec.when_full,

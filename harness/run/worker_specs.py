@@ -121,6 +121,7 @@ def _producer_part(plan: Plan, producer: ProducerPlan) -> ProducerPart:
                 first=group.first,
                 count=group.count,
                 partitions=partitions[group.topic],
+                key=group.key if group.key != "{key}" else None,
             )
             for group in groups
         ],
@@ -133,6 +134,7 @@ def _producer_part(plan: Plan, producer: ProducerPlan) -> ProducerPart:
         payload_compressible=plan.payload_compressible,
         payload_template=plan.payload_template or None,
         headers=list(producer.headers.items()) or None,
+        header_templates=list(producer.header_templates.items()) or None,
         when_full=producer.when_full,
         warm_up_s=plan.warm_up_s,
         load_s=plan.load_s,

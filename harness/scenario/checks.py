@@ -12,7 +12,7 @@ from harness.exposure import CAPTURED
 from harness.node_settings import node_configs, setting_name
 from harness.scenario.application_checks import application_problems
 from harness.scenario.bug import bug_problems
-from harness.scenario.headers import header_names
+from harness.scenario.headers import header_names, header_templates
 from harness.scenario.members import own_name_problems
 from harness.scenario.model import (
     ConsumerSpec,
@@ -108,6 +108,8 @@ SUPPORTED = {
     "payload": ("fixed",),
     "filling": ("alike",),
     "headers": ("none",),
+    "header_values": ("fixed",),
+    "key": ("numbered",),
     "rate": ("constant",),
     "turns": ("equal",),
     "transactions": ("none",),
@@ -398,6 +400,16 @@ def _template_problems(scenario: Scenario) -> Iterator[Problem]:
         )
 
 
+def _header_template_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Headers from templates without bodies from one."""
+    for name, producer in scenario.load.producers.items():
+        for header in header_templates(producer.headers):
+            yield (
+                ("load", "producers", name, "headers", header),
+                "a template needs load.payload: {template: TEXT}, too; or write a text without places",
+            )
+
+
 # ----- clients ------------------------------------------------------------------------------------
 
 
@@ -419,6 +431,8 @@ def _client_problems(scenario: Scenario, clients: Mapping[str, Client] | None) -
                     yield (*at, "topics", index), sentence
     if payload_template(scenario.load.payload):
         yield from _template_problems(scenario)
+    else:
+        yield from _header_template_problems(scenario)
     for name, pipeline in scenario.load.pipelines.items():
         if clients is not None:
             yield from _worker_problems(("load", "pipelines", name), pipeline, scenario, clients)
@@ -450,7 +464,7 @@ def _worker_problems(
     for key, value in _asked(spec, scenario).items():
         able = worker.supports.get(key, SUPPORTED[key])
         if value not in able:
-            where = _ELSEWHERE.get(key, at if key == "turns" else (*at, key))
+            where = _ELSEWHERE.get(key, at if key == "turns" else (*at, _NAMED.get(key, key)))
             why = f": {_WHY_FEW[key]}" if key in _WHY_FEW and system == DEFAULT.name else ""
             sentence = f"is not supported by the {spec.client} worker{why}"
             yield where, f"{sentence}; supported: {', '.join(able)}"
@@ -501,6 +515,8 @@ _ELSEWHERE = {
     "filling": ("load", "payload"),
     "rate": ("load", "profile"),
 }
+#: Keys of ``[supports]`` with the key of a producer that they are about.
+_NAMED = {"header_values": "headers"}
 
 
 def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario) -> dict[str, str]:
@@ -533,6 +549,8 @@ def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario)
         if payload_compressible(scenario.load.payload) is None
         else "compressible",
         "headers": header_names(spec.headers),
+        "header_values": "template" if header_templates(spec.headers) else "fixed",
+        "key": "template" if spec.key else "numbered",
         "rate": "profile" if spec.profile or scenario.load.profile else "constant",
         "turns": "table" if spec.skew or any(topic.share for topic in topics) else "equal",
         "transactions": "produce" if spec.transactions else "none",
@@ -765,7 +783,7 @@ def _lane_problems(scenario: Scenario) -> Iterator[Problem]:
         spec.lanes != "key" for spec in scenario.load.writers
     ):
         yield ("require", "keys"), "needs a producer with lanes: key"
-    keys: dict[str, tuple[str, int]] = {}
+    keys: dict[str, tuple[str, int, str]] = {}
     for name, spec in scenario.load.producers.items():
         topics = [
             scenario.topics[t] for t in spec.topics or scenario.topics if t in scenario.topics
@@ -779,11 +797,18 @@ def _lane_problems(scenario: Scenario) -> Iterator[Problem]:
             sentence = f"must be at most {lanes}, the lanes of this producer: a lane has one thread"
             yield ("load", "producers", name, *key.split(".")), sentence
         if spec.lanes != "key":
+            if spec.key:
+                yield ("load", "producers", name, "key"), "has a meaning only with lanes: key"
             continue
         for topic in spec.topics or scenario.topics:
-            other, count = keys.setdefault(topic, (name, spec.keys))
+            other, count, text = keys.setdefault(topic, (name, spec.keys, spec.key))
             if count != spec.keys:
                 yield (
                     ("load", "producers", name, "keys"),
                     f"must be {count}, as producer {other} has on {topic}",
+                )
+            if text != spec.key:
+                yield (
+                    ("load", "producers", name, "key"),
+                    f"must be {text or 'left out'!r}, as producer {other} has it on {topic}",
                 )

@@ -25,6 +25,7 @@ from harness.rundir import Document, path_below, resolved
 from harness.scenario.application import ApplicationSpec
 from harness.scenario.bug import BugSpec
 from harness.scenario.headers import Headers
+from harness.scenario.keys import KeyText
 from harness.scenario.part import Name as Name
 from harness.scenario.part import Part as Part
 from harness.scenario.payload import Payload
@@ -197,6 +198,11 @@ class ProducerSpec(Part):
         description="unit of order: explicit partition, message key, or the client routes",
     )
     keys: int = Field(1000, ge=1, le=1_000_000, description="keys per topic, for lanes: key")
+    key: KeyText = Field(
+        "",
+        description="text of the keys, such as `customer-{number}`, for lanes: key; `{number}` is the number of the key "
+        "from 0, and `{key}` the text that it has otherwise, such as `k000017`",
+    )
     skew: float = Field(
         0.0,
         ge=0,
@@ -213,7 +219,7 @@ class ProducerSpec(Part):
     headers: Headers = Field(
         default_factory=dict,
         description="headers (pulsar: properties, qpid: application properties) of every message: a text, or "
-        "`{bytes: 32}`, or `{bytes: 20, count: 5}`",
+        "`{bytes: 32}`, or `{bytes: 20, count: 5}`, or `{template: 't-{id}'}` with a payload from a template",
     )
     comes_and_goes: ComesAndGoes | None = Field(
         None,

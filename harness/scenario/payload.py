@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from statistics import NormalDist
 from typing import Annotated, Any, Final
 
@@ -101,12 +101,7 @@ def payload_template(payload: Size) -> str:
         or any("\ud800" <= char <= "\udfff" for char in text)
     ):
         raise ValueError('template must be a text, such as \'{"id": "{id}", "n": {n}}\'')
-    *most, last = (f"{{{place}}}" for place in _PLACES)
-    for place in _PLACE.findall(text):
-        if place not in _PLACES:
-            raise ValueError(
-                f"template has {{{place}}}, which is not a place: use {', '.join(most)} or {last}"
-            )
+    check_places(text, _PLACES)
     if "{id}" not in text:
         raise ValueError("template has no {id}, by which readers name the message")
     if text.startswith(_MAGIC):
@@ -114,6 +109,20 @@ def payload_template(payload: Size) -> str:
             f"template begins with {_MAGIC}, as payloads without one do: begin it with another text"
         )
     return text
+
+
+def check_places(template: str, places: Collection[str] = tuple(_PLACES)) -> None:
+    """Check the places of a template.
+
+    Raises:
+        ValueError: one that is none of ``places``, which it names.
+    """
+    *most, last = (f"{{{place}}}" for place in places)
+    for place in _PLACE.findall(template):
+        if place not in places:
+            raise ValueError(
+                f"template has {{{place}}}, which is not a place: use {', '.join(most)} or {last}"
+            )
 
 
 def _template_sizes(template: str) -> tuple[int, int]:

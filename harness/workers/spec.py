@@ -45,6 +45,8 @@ Ability = Literal[
     "payload",
     "filling",
     "headers",
+    "header_values",
+    "key",
     "rate",
     "turns",
     "transactions",
@@ -63,6 +65,7 @@ KIT_SUPPORTS: Final[Mapping[Ability, tuple[str, ...]]] = {
     "filling": ("alike", "compressible"),
     "rate": ("constant", "profile"),
     "turns": ("equal", "table"),
+    "key": ("numbered", "template"),
 }
 _HINT: Final = "docs/howto/add-a-worker.md has every key"
 

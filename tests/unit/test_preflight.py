@@ -19,7 +19,7 @@ from harness import workers
 from harness.clusters.network import packets
 from harness.contracts.worker import ProcessSpec
 from harness.doctor import machine
-from harness.errors import EnvironmentNotReady, Exit, WorkerError
+from harness.errors import EnvironmentNotReady, Exit, ScenarioError, WorkerError
 from harness.plan.estimate import Estimate, estimate
 from harness.workers import load_worker
 from harness.workers.spec import WorkerSpec

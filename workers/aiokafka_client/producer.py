@@ -61,8 +61,9 @@ class ProducerRole(AsyncOpenLoop):
         partition = None if lane.partition < 0 else lane.partition
         headers = self._headers
         if self.template:
+            headers = [*(headers or ()), *self.made_headers(payload)]
             payload, identity = parted(payload)
-            headers = [*(headers or ()), (HEADER, identity)]
+            headers.append((HEADER, identity))
         answer = await self._producer.send(
             lane.topic, payload, lane.key, partition, headers=headers
         )

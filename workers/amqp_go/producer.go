@@ -234,6 +234,9 @@ func (p *producer) Send(messages []*kit.Message) {
 	}
 	value, identity := message.Parts()
 	made := amqp.Publishing{Headers: p.headersOf(identity), DeliveryMode: p.asked.DeliveryMode, Body: value}
+	for _, each := range message.MadeHeaders() {
+		made.Headers[each[0]] = each[1] // a table of its own: it has an identity
+	}
 	switch {
 	case p.asked.Transacted > 0:
 		p.uncommitted = append(p.uncommitted, message)

@@ -96,7 +96,8 @@ class ProducerRole(OpenLoop):
     ) -> None:
         """Send the body of a payload, and its identity in a header."""
         body, identity = parted(payload)
-        call(topic, body, key, partition, report, headers=[*self.sent_headers, (HEADER, identity)])
+        headers = [*self.sent_headers, *self.made_headers(payload), (HEADER, identity)]
+        call(topic, body, key, partition, report, headers=headers)
 
     def _metadata(self, topic: str) -> TopicMetadata:
         """Asked in short turns: between them the client may say why it gets none."""

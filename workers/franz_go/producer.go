@@ -191,6 +191,9 @@ func (p *producer) recordOf(message *kit.Message) *kgo.Record {
 	if identity != nil {
 		header := kgo.RecordHeader{Key: kit.IdentityHeader, Value: identity}
 		record.Headers = append(p.headers[:len(p.headers):len(p.headers)], header)
+		for _, each := range message.MadeHeaders() {
+			record.Headers = append(record.Headers, kgo.RecordHeader{Key: each[0], Value: []byte(each[1])})
+		}
 	}
 	if message.Lane.Partition >= 0 {
 		record.Partition = message.Lane.Partition

@@ -42,9 +42,11 @@ type OpenLoop struct {
 	filling []byte
 	// Makes bodies in the user's shape; nil = payloads are filled.
 	template *template
-	capture  bool
-	resends  bool
-	senders  []*sender
+	// Values of headers that differ by message, in the order of the spec.
+	headerTemplates []*template
+	capture         bool
+	resends         bool
+	senders         []*sender
 }
 
 // NewOpenLoop prepares a producer; Run starts it.
@@ -77,6 +79,9 @@ func NewOpenLoop(session *Session) (*OpenLoop, error) {
 	}
 	if part.PayloadTemplate != "" {
 		loop.template = newTemplate(part.PayloadTemplate, part.Instance, lanes)
+	}
+	for _, each := range part.HeaderTemplates {
+		loop.headerTemplates = append(loop.headerTemplates, newTemplate(each[1], part.Instance, lanes))
 	}
 	threads := int(most(1, least(int64(part.Threads), int64(len(lanes)))))
 	files, ofTransactions := new(atomic.Uint32), new(atomic.Uint32)

@@ -11,6 +11,7 @@ type LaneGroup struct {
 	First      uint32 `json:"first"`
 	Count      int    `json:"count"`
 	Partitions int    `json:"partitions"`
+	Key        string `json:"key"`
 }
 
 // TransactionsSpec: the transactions of a producer or pipeline.
@@ -34,6 +35,7 @@ type ProducerSpec struct {
 	PayloadCompressible *int              `json:"payload_compressible"`
 	PayloadTemplate     string            `json:"payload_template"`
 	Headers             [][2]string       `json:"headers"`
+	HeaderTemplates     [][2]string       `json:"header_templates"`
 	WhenFull            string            `json:"when_full"`
 	WarmUpS             float64           `json:"warm_up_s"`
 	LoadS               float64           `json:"load_s"`

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -96,6 +98,15 @@ type Lane struct {
 	KeyNumber uint32
 }
 
+// key i of the group: its text with places filled, k000017 without one.
+func (g LaneGroup) key(i int) []byte {
+	plain := fmt.Sprintf("k%06d", i)
+	if g.Key == "" {
+		return []byte(plain)
+	}
+	return []byte(strings.NewReplacer("{key}", plain, "{number}", strconv.Itoa(i)).Replace(g.Key))
+}
+
 func lanesOf(groups []LaneGroup) ([]Lane, error) {
 	var lanes []Lane
 	for _, group := range groups {
@@ -105,7 +116,7 @@ func lanesOf(groups []LaneGroup) ([]Lane, error) {
 			case "partition":
 				lane.Partition = int32(i)
 			case "key":
-				lane.Key, lane.KeyNumber = []byte(fmt.Sprintf("k%06d", i)), uint32(i)
+				lane.Key, lane.KeyNumber = group.key(i), uint32(i)
 			case "routed":
 			default:
 				return nil, Failuref("", "lane mode %q: must be partition, key or routed", group.Mode)

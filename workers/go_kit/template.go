@@ -59,6 +59,15 @@ func (t *template) message(lane *Lane, header Header) (identity, body []byte) {
 	return around(made, header)
 }
 
+// text of one message, for a header.
+func (t *template) textOf(lane *Lane, header Header) string {
+	number := strconv.FormatUint(header.Seq, 10)
+	if header.Attempt > 0 {
+		return t.filled(lane, fmt.Sprintf("%s.%d", number, header.Attempt), number)
+	}
+	return strings.Join(t.pieces[lane.Number], number)
+}
+
 // around writes the identity of a body into the room before it.
 func around(made []byte, header Header) (identity, body []byte) {
 	identity, body = made[:MinPayloadBytes:MinPayloadBytes], made[MinPayloadBytes:]
@@ -87,6 +96,16 @@ func (t *template) filled(lane *Lane, inLane, number string) string {
 
 // Parts of a message as it is sent: its value, and the identity for a header; nil = the value has it.
 func (m *Message) Parts() (value, identity []byte) { return m.Payload, m.identity }
+
+// MadeHeaders are name and value of each header of a message that differs by message.
+func (m *Message) MadeHeaders() [][2]string {
+	templates := m.sender.loop.headerTemplates
+	made := make([][2]string, len(templates))
+	for i, each := range templates {
+		made[i] = [2]string{m.sender.session.Spec.Producer.HeaderTemplates[i][0], each.textOf(m.Lane, m.header)}
+	}
+	return made
+}
 
 // IdentityText is an identity where headers are texts: in base64, as the workers of other languages write it.
 func IdentityText(identity []byte) string { return base64.StdEncoding.EncodeToString(identity) }

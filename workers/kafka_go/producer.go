@@ -131,6 +131,9 @@ func (p *producer) Send(messages []*kit.Message) {
 		if identity != nil {
 			header := kafka.Header{Key: kit.IdentityHeader, Value: identity}
 			made[i].Headers = append(p.headers[:len(p.headers):len(p.headers)], header)
+			for _, each := range message.MadeHeaders() {
+				made[i].Headers = append(made[i].Headers, kafka.Header{Key: each[0], Value: []byte(each[1])})
+			}
 		}
 	}
 	var err error

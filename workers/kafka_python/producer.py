@@ -79,8 +79,9 @@ class ProducerRole(OpenLoop):
             due = dues[i - first] if dues else now
             value = payload(i % count, seq, due, kind)
             if self.template:
+                headers = [*(self.sent_headers or ()), *self.made_headers(value)]
                 value, identity = parted(value)
-                headers = [*(self.sent_headers or ()), (HEADER, identity)]
+                headers.append((HEADER, identity))
             rows, done = open_row(number, seq, due, kind, 0, now)
             self.attempted, self.blocked_since_ns = i + 1, now
             try:

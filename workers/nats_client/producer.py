@@ -74,6 +74,7 @@ class ProducerRole(AsyncOpenLoop):
                 map(str, _IDENTITY.unpack_from(payload, _IDENTITY_AT))
             )
         if self.template:
+            headers.update(self.text_headers(payload))
             payload, identity = parted_as_text(payload)
             headers.update(identity)
         answer: Awaitable[Any]

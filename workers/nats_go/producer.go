@@ -132,6 +132,9 @@ func (p *producer) Send(messages []*kit.Message) {
 	}
 	if identity != nil {
 		made.Header[kit.IdentityHeader] = []string{kit.IdentityText(identity)}
+		for _, each := range message.MadeHeaders() {
+			made.Header[each[0]] = []string{each[1]}
+		}
 	}
 	options := []jetstream.PublishOpt{
 		jetstream.WithRetryAttempts(p.asked.RetryAttempts), jetstream.WithRetryWait(p.asked.RetryWait),

@@ -16,13 +16,18 @@ const SETTLE_NS = 10e9;
 /** A call longer than this was blocked by the client, not just busy. */
 const BLOCKED_NS = 5e6;
 
+/** Key i: its text with the places filled. */
+function keyOf(text, i) {
+  return text.replaceAll("{key}", `k${String(i).padStart(6, "0")}`).replaceAll("{number}", String(i));
+}
+
 function lanesOf(groups) {
-  return groups.flatMap(({ topic, mode, first, count }) =>
+  return groups.flatMap(({ topic, mode, first, count, key = "{key}" }) =>
     Array.from({ length: count }, (_, i) => ({
       number: first + i,
       topic,
       partition: mode === "partition" ? i : -1,
-      key: mode === "key" ? `k${String(i).padStart(6, "0")}` : null,
+      key: mode === "key" ? keyOf(key, i) : null,
       keyNumber: mode === "key" ? i : 0,
     })),
   );

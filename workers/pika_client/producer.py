@@ -77,8 +77,9 @@ class ProducerRole(OpenLoop):
         lane = self.lanes[index]
         value, properties = self.payload(index, seq, due_ns, kind), self.properties
         if self.template:
+            headers = self.text_headers(value)
             value, identity = parted_as_text(value)
-            properties = self._properties({**dict(self.headers), **identity})
+            properties = self._properties({**headers, **identity})
         partition = max(0, lane.partition)
         rows, at = self.open_row(lane.lane, seq, due_ns, kind, 0, time.monotonic_ns())
         begun = self.blocked_since_ns = time.monotonic_ns()

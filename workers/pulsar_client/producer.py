@@ -115,8 +115,9 @@ class ProducerRole(OpenLoop):
         value = self.payload(index, seq, due_ns, kind, attempt)
         properties = self.properties
         if self.template:
+            properties = self.text_headers(value)
             value, identity = parted_as_text(value)
-            properties = {**(properties or {}), **identity}
+            properties.update(identity)
         rows, at = self.open_row(lane.lane, seq, due_ns, kind, attempt, time.monotonic_ns())
         ticket = PendingSend(index, seq, due_ns, kind, attempt, rows, at)
         begun = self.blocked_since_ns = time.monotonic_ns()

@@ -131,6 +131,9 @@ func (p *producer) Send(messages []*kit.Message) {
 	to := p.byLane[message.Lane]
 	value, identity := message.Parts()
 	made := &pulsar.ProducerMessage{Payload: value, Key: string(message.Lane.Key), Properties: p.properties(identity)}
+	for _, each := range message.MadeHeaders() {
+		made.Properties[each[0]] = each[1] // a map of its own: it has an identity
+	}
 	if p.sync {
 		message.Blocking(func() {
 			id, err := to.Send(context.Background(), made)

@@ -206,6 +206,10 @@ func (p *producer) messageOf(message *kit.Message) *sarama.ProducerMessage {
 	if identity != nil {
 		header := sarama.RecordHeader{Key: []byte(kit.IdentityHeader), Value: identity}
 		made.Headers = append(p.headers[:len(p.headers):len(p.headers)], header)
+		for _, each := range message.MadeHeaders() {
+			more := sarama.RecordHeader{Key: []byte(each[0]), Value: []byte(each[1])}
+			made.Headers = append(made.Headers, more)
+		}
 	}
 	if message.Lane.Key != nil {
 		made.Key = sarama.ByteEncoder(message.Lane.Key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import struct
 import threading
 import time
 from array import array
@@ -31,6 +32,9 @@ SETTLE_NS = 10_000_000_000
 #: the next.
 MAX_ATTEMPTS = 10
 RESEND_NS = 500_000_000
+#: Lane and sequence number, and the attempt, in a payload (docs/capture-format.md).
+_IDENTITY, _IDENTITY_AT = struct.Struct("<IQ"), 12
+_ATTEMPT, _ATTEMPT_AT = struct.Struct("<H"), 36
 
 
 class Share(NamedTuple):
@@ -99,6 +103,11 @@ class Sender:
         self.headers: list[tuple[str, str]] = [
             (each[0], each[1]) for each in part.get("headers", ())
         ]
+        #: Name of each header whose value differs by message, and what makes the value.
+        self._header_templates = [
+            (each[0], Template(each[1], self.instance)) for each in part.get("header_templates", ())
+        ]
+        self._lane_of = {lane.lane: lane for lane in self.lanes}
         self._run_tag = session.spec.run_tag
         self._length = 0 if self.sizes.vary else least
         self.wait_when_full = part["when_full"] == "wait"
@@ -192,6 +201,22 @@ class Sender:
             length,
             filling,
         )
+
+    def made_headers(self, payload: bytes) -> list[tuple[str, bytes]]:
+        """Name and value of each header of a message that differs by message, by its payload."""
+        if not self._header_templates:
+            return []
+        number, seq = _IDENTITY.unpack_from(payload, _IDENTITY_AT)
+        (attempt,) = _ATTEMPT.unpack_from(payload, _ATTEMPT_AT)
+        lane = self._lane_of[number]
+        return [(name, made.body(lane, seq, attempt)) for name, made in self._header_templates]
+
+    def text_headers(self, payload: bytes) -> dict[str, str]:
+        """All headers of a message from a template but its identity, where headers are texts."""
+        return {
+            **dict(self.headers),
+            **{name: value.decode() for name, value in self.made_headers(payload)},
+        }
 
     def open_row(
         self, lane: int, seq: int, due_ns: int, kind: int, attempt: int, now_ns: int

@@ -145,8 +145,9 @@ def secured() -> Mapping[str, str]:
 def lanes(groups: list[dict[str, Any]]) -> list[Lane]:
     """The lanes of a producer in sending order.
 
-    Groups: ``{"topic", "mode": "partition|key|routed", "first", "count"}``; lane ``first + i`` is
-    partition i, key ``k{i:06d}``, or (routed, count 1) whatever the client's partitioner says.
+    Groups: ``{"topic", "mode": "partition|key|routed", "first", "count", "key"}``; lane ``first +
+    i`` is partition i, key i (``k{i:06d}``, or the text ``key`` with its places filled), or
+    (routed, count 1) whatever the client's partitioner says.
     """
     out: list[Lane] = []
     for group in groups:
@@ -155,7 +156,9 @@ def lanes(groups: list[dict[str, Any]]) -> list[Lane]:
             if mode == "partition":
                 out.append(Lane(first + i, topic, None, i, 0))
             elif mode == "key":
-                out.append(Lane(first + i, topic, b"k%06d" % i, -1, i))
+                text = group.get("key", "{key}")
+                text = text.replace("{key}", f"k{i:06d}").replace("{number}", str(i))
+                out.append(Lane(first + i, topic, text.encode(), -1, i))
             elif mode == "routed":
                 out.append(Lane(first + i, topic, None, -1, 0))
             else:

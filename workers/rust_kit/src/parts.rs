@@ -11,6 +11,7 @@ pub struct LaneGroup {
     pub first: u32,
     pub count: usize,
     pub partitions: usize,
+    pub key: Option<String>,
 }
 
 /// The transactions of a producer or pipeline.
@@ -40,6 +41,8 @@ pub struct ProducerSpec {
     pub payload_template: Option<String>,
     #[serde(default)]
     pub headers: Vec<(String, String)>,
+    #[serde(default)]
+    pub header_templates: Vec<(String, String)>,
     #[serde(default = "default_when_full")]
     pub when_full: String,
     pub warm_up_s: f64,

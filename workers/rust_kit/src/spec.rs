@@ -101,7 +101,11 @@ pub(crate) fn lanes_of(spec: &Spec) -> Result<Vec<Lane>, Failure> {
             };
             match group.mode.as_str() {
                 "partition" => lane.partition = Some(i as i32),
-                "key" => (lane.key, lane.key_number) = (Some(format!("k{i:06}")), i),
+                "key" => {
+                    let text = group.key.as_deref().unwrap_or("{key}");
+                    let text = text.replace("{key}", &format!("k{i:06}")).replace("{number}", &i.to_string());
+                    (lane.key, lane.key_number) = (Some(text), i);
+                }
                 "routed" => {}
                 other => {
                     let text = format!("lane mode {other:?}: must be partition, key or routed");

@@ -64,7 +64,7 @@ public final class Golden {
     private static byte[] eightFromTemplate() throws IOException {
         String text = "{\"order\": {\"id\": \"{id}\"}, \"n\": {n}, \"key\": \"{key}\", \"by\": \"{producer}/{lane}\"}";
         Template template = new Template(text, 7);
-        Lane lane = new Lane(3, null, Lane.Mode.KEY, 5);
+        Lane lane = new Lane(3, null, Lane.Mode.KEY, 5, "{key}");
         Payload payload = new Payload(RUN_TAG, 7, 52, 52, -1);
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         for (int seq = 0; seq < 8; seq++) {

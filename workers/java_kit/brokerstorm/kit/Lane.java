@@ -32,12 +32,17 @@ public final class Lane {
     public final String key;
     public final int keyNumber;
 
-    Lane(int number, Spec.Topic topic, Mode mode, int ordinal) {
+    Lane(int number, Spec.Topic topic, Mode mode, int ordinal, String key) {
         this.number = number;
         this.topic = topic;
         this.mode = mode;
         this.partition = mode == Mode.PARTITION ? ordinal : -1;
-        this.key = mode == Mode.KEY ? String.format("k%06d", ordinal) : null;
+        this.key = mode == Mode.KEY ? filled(key, ordinal) : null;
         this.keyNumber = mode == Mode.KEY ? ordinal : 0;
+    }
+
+    /** The text of a key with its places filled. */
+    private static String filled(String key, int ordinal) {
+        return key.replace("{key}", String.format("k%06d", ordinal)).replace("{number}", Integer.toString(ordinal));
     }
 }

@@ -1,6 +1,7 @@
 package brokerstorm.kit;
 
 import java.nio.ByteBuffer;
+import java.util.Map;
 
 /** One call of the client, and the row of it. The client's answer ends it: {@link #ok} or {@link #failed}. */
 public final class Send {
@@ -28,6 +29,11 @@ public final class Send {
         this.attempt = attempt;
         this.kind = kind;
         this.intendedNs = intendedNs;
+    }
+
+    /** Value of each of its headers that differs by message, by name; on the sending thread. */
+    public Map<String, String> headers() {
+        return sender.headersOf(this);
     }
 
     /** Whether this is asked from within the call of the client, on the sending thread. */

@@ -1,5 +1,8 @@
 package brokerstorm.kit;
 
+import java.nio.charset.StandardCharsets;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
 
@@ -30,6 +33,8 @@ final class Sender {
     private final Payload payload;
     /** Makes bodies in the user's shape; null = payloads are filled. */
     private final Template template;
+    /** What makes the values of headers that differ by message, by name. */
+    private final Map<String, Template> headerTemplates = new LinkedHashMap<>();
     private final Segments segments;
     private final ResendQueue resends;
     private volatile long blockedNs;
@@ -53,9 +58,19 @@ final class Sender {
         int instance = (int) part.number("instance");
         this.payload = new Payload(session.spec.runTag, instance, least, most, compressible, sizes);
         this.template = loop.hasTemplate ? new Template(part.text("payload_template"), instance) : null;
+        part.textPairs("header_templates").forEach((name, text) ->
+                headerTemplates.put(name, new Template(text, instance)));
         this.resends = new ResendQueue(loop.resends);
         this.transactions =
                 ofTransactions == null ? null : new Transactions(this, loop, thread, threads, ofTransactions);
+    }
+
+    /** Value of each header of a message that differs by message, by name. */
+    Map<String, String> headersOf(Send send) {
+        Map<String, String> found = new LinkedHashMap<>();
+        headerTemplates.forEach((name, made) -> found.put(
+                name, new String(made.body(send.lane, send.seq, send.attempt), StandardCharsets.UTF_8)));
+        return found;
     }
 
     /** Follows the schedule, then sees every call of this thread to its outcome. */

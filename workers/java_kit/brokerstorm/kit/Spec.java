@@ -144,7 +144,7 @@ public final class Spec {
             Lane.Mode mode = Lane.Mode.of(group.text("mode"));
             int first = (int) group.number("first");
             for (int i = 0; i < group.number("count"); i++) {
-                found.add(new Lane(first + i, topic, mode, i));
+                found.add(new Lane(first + i, topic, mode, i, group.text("key", "{key}")));
             }
         }
         if (found.isEmpty()) {

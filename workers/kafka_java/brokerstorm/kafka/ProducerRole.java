@@ -129,6 +129,8 @@ class ProducerRole extends OpenLoop {
         ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(lane.topic.address, partition, key, sent);
         if (hasTemplate) {
             record.headers().add(Template.HEADER, Template.identity(value));
+            send.headers().forEach(
+                    (name, text) -> record.headers().add(name, text.getBytes(StandardCharsets.UTF_8)));
         }
         headers.forEach((name, text) -> record.headers().add(name, text.getBytes(StandardCharsets.UTF_8)));
         TransactionalProducer own = (TransactionalProducer) send.client();

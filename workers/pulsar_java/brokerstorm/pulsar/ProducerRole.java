@@ -98,6 +98,7 @@ final class ProducerRole extends OpenLoop {
         message.value(hasTemplate ? Template.body(value) : value);
         if (hasTemplate) {
             message.property(Template.HEADER, Base64.getEncoder().encodeToString(Template.identity(value)));
+            send.headers().forEach(message::property);
         }
         if (deliverAfterMs > 0) {
             message.deliverAfter(deliverAfterMs, TimeUnit.MILLISECONDS);

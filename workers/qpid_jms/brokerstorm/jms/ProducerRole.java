@@ -78,6 +78,9 @@ final class ProducerRole extends OpenLoop {
             if (hasTemplate) {
                 String identity = Base64.getEncoder().encodeToString(Template.identity(value));
                 message.setStringProperty(Template.HEADER, identity);
+                for (Map.Entry<String, String> header : send.headers().entrySet()) {
+                    message.setStringProperty(header.getKey(), header.getValue());
+                }
             }
             for (Map.Entry<String, String> header : headers.entrySet()) {
                 message.setStringProperty(header.getKey(), header.getValue());
