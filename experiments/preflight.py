@@ -267,22 +267,23 @@ def _image_checks(resolved: Resolved) -> list[Need]:
     Raises:
         ScenarioError: the brokers are not in containers.
     """
+    from harness.clusters.docker.programs import why_not
     from harness.need import Need
 
     images = {
         each.image: each.name for plan in resolved.plans for each in plan.applications if each.image
     }
     for name in images.values():
-        if resolved.checked_runtime != "docker":
-            here = "--cluster" if resolved.options.external else "--runtime process"
+        options = resolved.options
+        if resolved.checked_runtime != "docker" or options.secure:
+            here = "--secure" if options.secure else "--runtime process"
+            here = "--cluster" if options.external else here
             raise ScenarioError(
                 f"applications.{name}.image: needs brokers in containers, and this run has {here}",
                 hint="--runtime docker, or write the program into run instead of image",
             )
     checks = []
     for image, name in images.items():
-        from harness.clusters.docker.programs import why_not
-
         problem, remedy = why_not(image)
         text = f"applications.{name}.image: {problem}" if problem else f"{image} is in the engine"
         checks.append(Need("application image", not problem, text, remedy))

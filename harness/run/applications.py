@@ -203,8 +203,9 @@ class Applications:
         self, process: ApplicationProcess, env: Mapping[str, str]
     ) -> dict[str, str]:
         """Return the variables that give a life a wall clock of its own, where faults set it. A
-        library that the scenario or the user preloads is kept."""
-        if not self._own_clocks:
+        library that the scenario or the user preloads is kept. An image need not be able to load
+        the library."""
+        if not self._own_clocks or process.plan.image:
             return {}
         clock = OwnClocks({process.name: process.folder / "clocks" / process.name})
         self._clocks[process.name] = clock

@@ -16,6 +16,7 @@ from harness.clusters.limits.groups import why_not
 from harness.contracts.plan import ApplicationPlan
 from harness.errors import WorkerError
 from harness.owners import marks_of
+from harness.run.application_container import ApplicationContainer
 from harness.run.application_limits import InstanceLimits
 from harness.run.application_process import ApplicationProcess
 from harness.run.applications import Applications
@@ -98,6 +99,68 @@ def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
     process = ApplicationProcess(ApplicationPlan(**PLAN), "application-billing", 1, tmp_path)
     with pytest.raises(WorkerError, match="cannot be started"):
         process.start(["./no-such-program"], {})
+
+
+class FakeContainer:
+    """Stands for a container of the engine: the command that starts it exits as the engine's does,
+    with 128 and the number of the signal that ended the program."""
+
+    def __init__(
+        self, run_id: str, instance: str, image: str, argv: Any, env: Any, folders: Any
+    ) -> None:
+        self.asked = (run_id, instance, image, list(argv), env["IN"], list(folders))
+        self.sent: list[int] = []
+        self.is_removed = False
+        self._told = folders[0] / "told"
+        program = (
+            "import os, sys, time\n"
+            "print('started', flush=True)\n"
+            f"while not os.path.exists({str(self._told)!r}): time.sleep(0.01)\n"
+            f"sys.exit(128 + int(open({str(self._told)!r}).read()))"
+        )
+        self.start_command = (sys.executable, "-c", program)
+
+    def pid(self) -> int:
+        return 4711
+
+    def send(self, number: int) -> None:
+        self.sent.append(int(number))
+        whole = self._told.with_suffix(".part")
+        whole.write_text(str(int(number)))
+        whole.rename(self._told)
+
+    def remove(self) -> None:
+        self.is_removed = True
+
+
+def test_one_in_an_image_is_a_container_that_gets_its_signals_and_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[FakeContainer] = []
+
+    def make(*asked: Any) -> FakeContainer:
+        made.append(FakeContainer(*asked))
+        return made[-1]
+
+    monkeypatch.setattr("harness.run.application_container.ProgramContainer", make)
+    plan = ApplicationPlan(**{**PLAN, "image": "billing:1", "run": ["--mode", "storm"]})
+    own = tmp_path / "own"
+    own.mkdir()
+    life = ApplicationContainer(plan, "application-billing", 1, tmp_path, [own])
+    env = {"IN": "orders", **marks_of("20260101-000000-test")}
+    life.start(["--mode", "storm"], env)
+    life.wait_ready()
+    (container,) = made
+    assert container.asked == (
+        *("20260101-000000-test", "application-billing", "billing:1"),
+        *(["--mode", "storm"], "orders", [own]),
+    )
+    assert life.pid == 4711
+    assert own.stat().st_mode & 0o777 == 0o777  # the user inside may be any
+    assert life.stop()
+    assert (life.exit_code, container.sent) == (-signal.SIGTERM, [signal.SIGTERM])
+    assert container.is_removed
+    assert (tmp_path / "stdout.log").read_text() == "started\n"
 
 
 def test_one_that_ignores_its_signal_is_killed(tmp_path: Path) -> None:
