@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from analysis.verdict.thresholds import limit_words
 from commands.console import write
 from commands.tables import in_time, paragraph, table
+from harness.contracts.rows import PLAIN_KEY
 from harness.node_settings import settings_text
 from harness.plan.hours import retained_s
 from harness.plan.profile import mean_rate_per_s, shares_over
@@ -417,7 +418,7 @@ def _written(producer: ProducerPlan, plan: Plan) -> str:
     for number in producer.groups:
         group = plan.lane_groups[number]
         how = lanes[group.mode].format(f"{group.count:,}")
-        if group.mode == "key" and group.key != "{key}":
+        if group.mode == "key" and group.key != PLAIN_KEY:
             how += f" such as {group.text(group.first).partition('/')[2]}"
         texts[declared[group.topic]] = (
             f"{declared[group.topic]} ({how})" if how else declared[group.topic]

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Final, Literal
 LaneMode = Literal["partition", "key", "routed"]
 #: No audit row for a stream: nothing of it was read.
 UNREAD = "missing"
+#: Text of keys where a scenario gives them none: ``k000017``.
+PLAIN_KEY = "{key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class LaneGroup:
     first: int
     count: int
     buckets: list[int]
-    key: str = "{key}"
+    key: str = PLAIN_KEY
 
     def bucket(self, lane: int) -> int:
         """Return the bucket of a lane."""

@@ -21,7 +21,7 @@ from harness.contracts.plan import (
     TopicPlan,
     TransactionsPlan,
 )
-from harness.contracts.rows import LaneGroup, LaneMode
+from harness.contracts.rows import PLAIN_KEY, LaneGroup, LaneMode
 from harness.errors import ScenarioError
 from harness.node_settings import by_node, for_all
 from harness.plan.applications import application_plans
@@ -220,10 +220,8 @@ def _lane_groups(scenario: Scenario, topics: Sequence[TopicPlan]) -> list[LaneGr
                 modes.setdefault(spec.lanes, spec)
         for mode in sorted(modes):
             spec, count = modes[mode], _lane_count(modes[mode], topic)
-            named = {"key": spec.key} if spec.key else {}
-            groups.append(
-                LaneGroup(topic.name, mode, first=first, count=count, buckets=[], **named)
-            )
+            key = spec.key or PLAIN_KEY
+            groups.append(LaneGroup(topic.name, mode, first, count, buckets=[], key=key))
             first += count
     return groups
 

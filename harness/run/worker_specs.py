@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from harness.connections.security import Security
 from harness.contracts.plan import ClientPlan, ConsumerPlan, Plan, ProducerPlan
+from harness.contracts.rows import PLAIN_KEY
 from harness.contracts.worker import (
     AuditPart,
     ClientPart,
@@ -121,7 +122,7 @@ def _producer_part(plan: Plan, producer: ProducerPlan) -> ProducerPart:
                 first=group.first,
                 count=group.count,
                 partitions=partitions[group.topic],
-                key=group.key if group.key != "{key}" else None,
+                key=group.key if group.key != PLAIN_KEY else None,
             )
             for group in groups
         ],

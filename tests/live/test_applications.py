@@ -51,6 +51,7 @@ limits: {{drain: 20s}}
         "app-kafka-streams",
         "app-outbox",
         "app-nats",
+        "app-camel",
         pytest.param("app-spark", marks=pytest.mark.slow),
     ],
 )

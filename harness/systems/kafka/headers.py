@@ -38,7 +38,7 @@ def read(bootstrap: str, topic: str, partitions: int, security: Security) -> Wit
                 pairs = message.headers() or []
                 yield (
                     message.value() or b"",
-                    {name: (value or b"").decode() for name, value in pairs},
+                    {name: (value or b"").decode(errors="replace") for name, value in pairs},
                 )
             elif message.error().code() == kafka.KafkaError._PARTITION_EOF:
                 left.discard(message.partition())
