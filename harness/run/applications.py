@@ -173,7 +173,8 @@ class Applications:
             self._all.append(process)
             self._due.pop(name, None)
             if limits:
-                limits.enter(process.pid)
+                if process.pid:  # 0: a container whose program has ended
+                    limits.enter(process.pid)
                 self._killed_before[name] = limits.killed()
         self._progress.note(f"{process.name} begins")
 

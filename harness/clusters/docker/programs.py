@@ -95,8 +95,13 @@ class ProgramContainer:
 
     def pid(self) -> int:
         """The process id of its first process on this machine; 0 while it does not run."""
+        from docker.errors import NotFound
+
         with asking(f"cannot ask for the state of the container of {self._instance}"):
-            state = self._client.api.inspect_container(self._container.id)["State"]
+            try:
+                state = self._client.api.inspect_container(self._container.id)["State"]
+            except NotFound:  # it has ended and was removed
+                return 0
         return int(state.get("Pid") or 0) if state.get("Running") else 0
 
     def send(self, number: int) -> None:
