@@ -338,11 +338,7 @@ def _refuse_unknown_versions(resolved: Resolved) -> list[str]:
     releases = Releases(cache_folder() / "releases", tell=unchecked.append)
     asked = [
         *_absent_clients(releases, resolved),
-        *(
-            _absent_brokers(releases, resolved)
-            if resolved.checked_runtime == "process"
-            else ()
-        ),
+        *(_absent_brokers(releases, resolved) if resolved.checked_runtime == "process" else ()),
     ]
     unknown: dict[str, str] = {}
 

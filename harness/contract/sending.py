@@ -20,7 +20,9 @@ from harness.records import Check as Payload
 from harness.systems import System
 
 #: A body with every place, and characters that take several bytes.
-TEMPLATE: Final = '{"id": "{id}", "n": {n}, "key": "{key}", "lane": {lane}, "by": "Bäcker {producer}"}'
+TEMPLATE: Final = (
+    '{"id": "{id}", "n": {n}, "key": "{key}", "lane": {lane}, "by": "Bäcker {producer}"}'
+)
 
 
 def is_log(system: System) -> bool:

@@ -22,8 +22,9 @@ class LaneGroup:
     """Consecutive lane ids ``first .. first + count - 1`` of one topic and mode.
 
     Lane ``first + i`` is partition i, key i, or, for ``routed``, the whole topic (count 1). The
-    text of key i is ``key`` with its places filled: ``{key}`` is ``k{i:06d}``, ``{number}`` is i. ``buckets`` has one entry a lane for partitions, else one for the whole group:
-    a topic with keyed or routed lanes stays whole, because one task must see each of its streams.
+    text of key i is ``key`` with its places filled: ``{key}`` is ``k{i:06d}``, ``{number}`` is i.
+    ``buckets`` has one entry a lane for partitions, else one for the whole group: a topic with
+    keyed or routed lanes stays whole, because one task must see each of its streams.
     """
 
     topic: str

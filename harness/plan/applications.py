@@ -26,7 +26,7 @@ def application_plans(scenario: Scenario) -> list[ApplicationPlan]:
             ApplicationPlan(
                 name=name,
                 run=spec.run,
-                image=spec.image,
+                image=spec.image or "",
                 jars=spec.jars,
                 packages=spec.packages,
                 env={key: _text(value) for key, value in spec.env.items()},

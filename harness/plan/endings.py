@@ -35,7 +35,9 @@ def _instances(plan: Plan) -> list[str]:
 
 def _in_containers(plan: Plan) -> dict[str, str]:
     """The instances that run in containers, whose wall clocks cannot be set: why."""
-    why = "{} runs in a container, whose image need not be able to load the library that sets clocks"
+    why = (
+        "{} runs in a container, whose image need not be able to load the library that sets clocks"
+    )
     return {
         name: why.format(name)
         for application in plan.applications

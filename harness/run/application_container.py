@@ -79,8 +79,8 @@ class ApplicationContainer(ApplicationProcess):
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code, minus the number of the signal that ended it; None while it runs. A program
-        that exits with 128 and the number of a signal counts as ended by that signal."""
+        """Its exit code, minus the number of the signal that ended it; None while it runs. A
+        program that exits with 128 and the number of a signal counts as ended by that signal."""
         code = super().exit_code
         if code is not None and _BY_SIGNAL < code <= _BY_SIGNAL + _MOST_SIGNAL:
             return _BY_SIGNAL - code

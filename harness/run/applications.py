@@ -299,7 +299,9 @@ class Applications:
     def pids(self) -> dict[str, int]:
         """The process ids of the instances that run now, by their names in the plan."""
         with self._lock:
-            return {name: life.pid for name, life in self._now.items() if life.is_alive and life.pid}
+            return {
+                name: life.pid for name, life in self._now.items() if life.is_alive and life.pid
+            }
 
     def kill(self, name: str) -> bool:
         """Kill an instance; see `harness.protocols.faulting.ClientLives.kill`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -218,8 +218,8 @@ class ApplicationSpec(Part):
     )
     image: Annotated[str, Field(pattern=_IMAGE)] | None = Field(
         None,
-        description="Docker image with the program, such as `billing:1.0` (`--runtime docker`); `run` is then "
-        "what follows the image in `docker run`. Containers use the network of this machine",
+        description="Docker image with the program, such as `billing:1.0` (`--runtime docker`); `run` is "
+        "then what follows the image in `docker run`. Containers use the network of this machine",
     )
     jars: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){2}$")]] = Field(
         default_factory=list,

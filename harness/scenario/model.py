@@ -200,8 +200,8 @@ class ProducerSpec(Part):
     keys: int = Field(1000, ge=1, le=1_000_000, description="keys per topic, for lanes: key")
     key: KeyText = Field(
         "",
-        description="text of the keys, such as `customer-{number}`, for lanes: key; `{number}` is the number of the key "
-        "from 0, and `{key}` the text that it has otherwise, such as `k000017`",
+        description="text of the keys, such as `customer-{number}`, for lanes: key; `{number}` is the number "
+        "of the key from 0, and `{key}` the text that it has otherwise, such as `k000017`",
     )
     skew: float = Field(
         0.0,

@@ -167,7 +167,7 @@ def test_variables_of_the_environment_are_text_as_programs_read_it(tmp_path: Pat
         ({"image": "Billing 1"}, "image"),
         (
             {"run": None, "image": "billing:1", "packages": ["nats-py==2.16.0"]},
-            "packages: cannot be combined with image; put them into the image",
+            "packages: cannot be combined with image, got ['nats-py==2.16.0']; put them into the image",
         ),
         (
             {"run": None, "image": "billing:1", "jars": ["a:b:1"]},
@@ -175,7 +175,7 @@ def test_variables_of_the_environment_are_text_as_programs_read_it(tmp_path: Pat
         ),
         (
             {"run": ["{python}"], "image": "billing:1"},
-            "run[0]: has the place {python}, which is not in the image; leave it out",
+            "run[0]: has the place {python}, which is not in the image, got '{python}'; leave it out",
         ),
         ({"limits": {"cpu": 0}}, "limits.cpu"),
         ({"limits": {"memory": "lots"}}, "must be a size such as 300MB"),

@@ -26,7 +26,9 @@ PAUSE_S = 0.2
 def payload_of(message: Msg) -> bytes:
     """The value of a message, or a body with the identity of its headers."""
     value: bytes = message.data
-    return value if value[:2] == lay.HEADER_MAGIC else joined(value, (message.headers or {}).items())
+    return (
+        value if value[:2] == lay.HEADER_MAGIC else joined(value, (message.headers or {}).items())
+    )
 
 
 class ConsumerRole:

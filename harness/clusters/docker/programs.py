@@ -1,5 +1,5 @@
-"""Containers that run a program of the user next to a cluster, such as an instance of an application
-under test.
+"""Containers that run a program of the user next to a cluster, such as an instance of an
+application under test.
 
 Such a container uses the network of this machine, because the addresses of the brokers, and of the
 proxies before them, are on its loopback interface.
@@ -55,8 +55,8 @@ class ProgramContainer:
         env: Mapping[str, str],
         folders: Sequence[Path],
     ) -> None:
-        """Make the container; `start_command` starts it. A container that an interrupted run left of
-        the same instance is removed before.
+        """Make the container; `start_command` starts it. A container that an interrupted run left
+        of the same instance is removed before.
 
         Args:
             argv: arguments of the image's entry point; empty = the image's own command.
