@@ -85,13 +85,7 @@ class ProgramContainer:
                 network_mode="host",
                 mounts=[Mount(str(path), str(path), type="bind") for path in folders],
             )
-        self.start_command = (
-            "docker",
-            "start",
-            "--attach",
-            "--sig-proxy=false",
-            str(self._container.id),
-        )
+        self.start_command = ("docker", "start", "--attach", str(self._container.id))
 
     def pid(self) -> int:
         """The process id of its first process on this machine; 0 while it does not run."""
