@@ -1,5 +1,5 @@
-// An application under test whose program is in an image: it reads orders and writes an invoice for each. It commits the
-// position of what it has read after its invoices are acknowledged. FOLDER gets a line for each start.
+// An application under test whose program is in an image: it reads orders and writes an invoice for each. It commits
+// the position of what it has read after its invoices are acknowledged. FOLDER gets a line for each start.
 package main
 
 import (
