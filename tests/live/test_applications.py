@@ -61,6 +61,12 @@ def test_the_unsafe_variant_shows_the_class_and_the_safe_one_is_clean(
     both_are_as_expected(tmp_path, ready)
 
 
+def test_a_sink_of_kafka_connect_loses_nothing(tmp_path: Path) -> None:
+    said = brokerstorm("--json", "--run-dir", str(tmp_path), "run", "app-connect")
+    assert said.code == Exit.PASS, said.err
+    assert said.document["verdict"] == "pass"
+
+
 def both_are_as_expected(run_dir: Path, *arguments: str) -> None:
     said = brokerstorm("--json", "--run-dir", str(run_dir), "run", *arguments)
     assert said.code == Exit.PASS, said.err
