@@ -4,7 +4,7 @@ of a group is what it has acknowledged without a gap."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
@@ -24,19 +24,24 @@ HEAD = b"NATS/1.0\r\nNats-Msg-Id: 1/0/3\r\n\r\n"
 
 class Servers:
     """Two servers; consumers are placed on one after the other. ``breaks_at``: the connection
-    breaks once before this sequence; ``has``: messages of the copy that is read."""
+    breaks once before this sequence; ``has``: messages of the copy that is read; ``deleted``:
+    sequences that the stream reports as deleted."""
 
-    def __init__(self, has: int = 5, breaks_at: int = 0) -> None:
-        self.has, self.breaks_at = has, breaks_at
+    def __init__(self, has: int = 5, breaks_at: int = 0, deleted: Sequence[int] = ()) -> None:
+        self.has, self.breaks_at, self.deleted = has, breaks_at, deleted
+        self.asked = 0
         self._placed = cycle(("nats-2", "nats-1"))
         self._next = 1
         self.read_on: set[str] = set()
 
     def ask(self, what: str, body: Any = None) -> dict[str, Any]:
         if what.startswith("STREAM.INFO"):
-            state = {"first_seq": 1, "last_seq": 5}
+            state: dict[str, Any] = {"first_seq": 1, "last_seq": 5}
+            if body and body["deleted_details"]:
+                state["deleted"] = list(self.deleted)
             return {"state": state, "cluster": {"leader": "nats-1"}}
         if what.startswith("CONSUMER.CREATE"):
+            self.asked += 1
             self._next = body["config"]["opt_start_seq"]
             return {"name": "c", "cluster": {"leader": next(self._placed)}}
         return {}
@@ -94,6 +99,13 @@ def test_a_copy_that_lacks_messages_is_not_complete() -> None:
     taken, bounds = read(Servers(has=3), for_s=0.2)
     assert len(taken) == 3
     assert (bounds.read_to, bounds.is_complete) == (4, False)
+
+
+def test_a_stream_whose_last_messages_were_deleted_is_read_to_its_end() -> None:
+    servers = Servers(has=3, deleted=(4, 5))
+    taken, bounds = read(servers)
+    assert (len(taken), bounds.read_to, bounds.is_complete) == (3, 6, True)
+    assert servers.asked == 4, "it asks no more once it knows that nothing is missing"
 
 
 def test_the_last_messages_only() -> None:

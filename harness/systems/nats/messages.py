@@ -58,13 +58,25 @@ def read(
         if time.monotonic() > deadline:
             why = "deadline"
             break
+        before = at
         with closing(_messages(api, link_to, stream, partition, at, deadline)) as messages:
             for message in messages:
                 if message.position >= end:
                     break
                 take(message)
                 at = read_to = message.position + 1
+        if at == before:  # the leader has no more: either it was deleted, or its copy lacks it
+            if _are_deleted(api, stream, at, end):
+                read_to = end
+            else:
+                time.sleep(_PAUSE_S)
     return Bounds(begin=begin, end=end, read_to=max(read_to, begin), why=why, isolation="outputs")
+
+
+def _are_deleted(api: JetStream, stream: str, first: int, end: int) -> bool:
+    """Return whether the stream reports every sequence from ``first`` up to ``end`` as deleted."""
+    state = api.ask(f"STREAM.INFO.{stream}", {"deleted_details": True})["state"]
+    return set(range(first, end)) <= set(state.get("deleted") or ())
 
 
 def _messages(
