@@ -637,7 +637,8 @@ def _abilities(plan: Plan) -> dict[str, bool]:
     """By name in `analysis.classes.ASKS`: whether the run will have it, as far as the plan can
     tell."""
     handling = {producer.results for producer in plan.producers}
-    is_queue = SYSTEMS[plan.system].is_queue
+    removes = SYSTEMS[plan.system].removes_settled
+    is_queue = all(removes(topic.config) for topic in plan.topics)
     return {
         "consumers": bool(plan.consumers),
         "log": not is_queue,

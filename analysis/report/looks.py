@@ -67,7 +67,15 @@ _FAMILIES = {
         "add-controller",
         "remove-controller",
     ),
-    _OLIVE: ("cpu-limit", "memory-limit", "disk-full", "slow-disk", "clock-jump", "clock-drift"),
+    _OLIVE: (
+        "cpu-limit",
+        "memory-limit",
+        "disk-full",
+        "slow-disk",
+        "clock-jump",
+        "clock-drift",
+        "resource-alarm",
+    ),
 }
 
 

@@ -35,7 +35,7 @@ from harness.contracts.ledger import LedgerEntry, StoppedProcess
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.faultlog import read_faults
 from harness.owners import run_id_of
-from harness.protocols.cluster import ChangesTopics, Cluster
+from harness.protocols.cluster import ChangesTopics, Cluster, RaisesAlarms
 from harness.protocols.limits import LiftsLimits
 from harness.protocols.network import HasDetours, LosesPackets
 from harness.protocols.nodes import Pausable, Startable
@@ -197,6 +197,9 @@ def _restore(cluster: Cluster, entry: LedgerEntry) -> list[str]:
         for node in entry.down:
             _part(cluster, Startable).start(node)
         _repair_network(cluster, entry)
+        for node in entry.alarmed:
+            if cluster.runtime.is_running(node):  # one that starts has the limits of its settings
+                _part(cluster, RaisesAlarms).clear_alarms(node)
         for topic, own in entry.settings.items():
             _part(cluster, ChangesTopics).change_settings(topic, own)
     except BrokerstormError as error:

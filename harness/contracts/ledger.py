@@ -25,6 +25,7 @@ class LedgerEntry:
         outside: the cluster is somebody else's: it continues, whatever happens to the run.
         down: nodes to start again, ``limited``: nodes held to less of something.
         impaired, losing: names of what detours, or packet filters, do.
+        alarmed: nodes with an alarm that a fault raised.
         settings: topic -> its own settings before, None = it had none.
         damaged: why it cannot be read.
     """
@@ -39,5 +40,6 @@ class LedgerEntry:
     limited: tuple[str, ...] = ()
     impaired: tuple[str, ...] = ()
     losing: tuple[str, ...] = ()
+    alarmed: tuple[str, ...] = ()
     settings: dict[str, dict[str, str | None]] = field(default_factory=dict)
     damaged: str = ""

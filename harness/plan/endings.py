@@ -16,7 +16,8 @@ def endings(plan: Plan) -> dict[str, str]:
     A queue gives a message away for good when its consumer settles it by taking it. What such a
     process holds when it ends is in no journal and in no queue, and would look lost.
     """
-    is_queue = SYSTEMS[plan.system].is_queue
+    removes = SYSTEMS[plan.system].removes_settled
+    is_queue = any(removes(topic.config) for topic in plan.topics)
     found = {
         p.name: f"{p.name} comes and goes by itself" if p.lives else "" for p in plan.producers
     }

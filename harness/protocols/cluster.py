@@ -7,10 +7,10 @@ one it lacks is refused before anything starts. Nodes are named by their compose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from harness.contracts.rows import Bounds, FaultEvent, Leadership, ReplicaRow, StreamTransactions
 
@@ -546,6 +546,27 @@ class HasConnections(Protocol):
     def close_connection(self, connection: ClientConnection) -> None:
         """Close a connection, as an operator would. It is not an error if the connection is
         gone."""
+
+
+#: What a node can be short of.
+Resource = Literal["memory", "disk"]
+
+
+@runtime_checkable
+class RaisesAlarms(Protocol):
+    """Can make a node report that it is short of memory or disk (RabbitMQ).
+
+    Each raises EnvironmentNotReady: the node does not answer.
+    """
+
+    def alarms(self) -> Set[tuple[str, Resource]]:
+        """Return the nodes that are short of a resource, as the nodes that answer list them."""
+
+    def raise_alarm(self, node: str, resource: Resource) -> None:
+        """Set the limit of a resource so that the node exceeds it. Idempotent."""
+
+    def clear_alarms(self, node: str) -> None:
+        """Set the limits to those in the configuration of the node. Idempotent."""
 
 
 @runtime_checkable

@@ -270,6 +270,8 @@ def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
             )
         if system.keeps_last_of_key(native(topic.config)):
             yield from _compaction_problems(name, scenario)
+        if system.is_queue and not system.removes_settled(native(topic.config)):
+            yield from _mixed_problems(name, scenario, system)
         if not system.is_queue and system.removes_settled(native(topic.config)):
             yield from _work_queue_problems(name, topic, scenario, system)
         if topic.grows_to is not None:
@@ -292,6 +294,17 @@ def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
                 ("topics", name, "count"),
                 f"makes {streams} partitions in all; at most {MAX_STREAMS}",
             )
+
+
+def _mixed_problems(name: str, scenario: Scenario, system: System) -> Iterator[Problem]:
+    """A topic that keeps its messages is read as a log, and a queue by what remains in it."""
+    for other, each in scenario.topics.items():
+        if system.removes_settled(native(each.config)):
+            yield (
+                ("topics", name, "config"),
+                f"keeps messages that were read, and topic {other} does not; put them into two scenarios",
+            )
+            return
 
 
 def _compaction_problems(name: str, scenario: Scenario) -> Iterator[Problem]:

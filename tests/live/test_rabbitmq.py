@@ -18,7 +18,7 @@ from harness.protocols.cluster import (
     MovesLeaders,
     TopicSettings,
 )
-from harness.rundir import RunDir
+from harness.rundir import RunDir, read_jsonl
 from harness.systems.rabbitmq.assembly import RabbitMqCluster
 from harness.workers import load_worker
 from tests.live.cluster_rig import RUN_TAG, UP_S, fire, up, wait_until
@@ -115,6 +115,53 @@ def test_everything_that_remains_in_a_queue_is_read(rig: Rig) -> None:
     audit = rig.audit(topic)
     bounds = audit.bounds()[f"{topic}-0"]
     assert (bounds["why"], bounds["read_to"]) == ("end", count)
+
+
+STREAMS = """
+name: rig
+system: rabbitmq
+topics:
+  orders: {replication: 3, config: {x-queue-type: stream}}
+  clicks: {replication: 3, config: {x-queue-type: stream}}
+load:
+  rate: 200
+  duration: 10s
+  warm_up: 1s
+  producers:
+    shop: {client: amqp091-go, topics: [orders]}
+    web: {client: amqp-client, topics: [clicks]}
+  consumers:
+    billing: {client: amqp091-go, topics: [orders], settle: none, options: {StreamOffset: first}}
+    stats:
+      client: amqp-client
+      topics: [clicks]
+      settle: none
+      options: {streamOffset: first, automaticRecoveryEnabled: false}
+faults:
+  - {fault: resource-alarm, at: 1s, for: 2s}
+  - {fault: connection-close, target: "client:consumer", at: 6s}
+limits:
+  drain: 90s
+require:
+  rate_ratio: 0  # the machine that runs the tests may be busy
+"""
+
+
+@pytest.mark.extended
+def test_streams_are_judged_as_logs_and_an_alarm_blocks_publishers(
+    tmp_path: Path, spark: object
+) -> None:
+    with LiveRun(tmp_path, scenario=STREAMS, inside=True) as run:
+        code = run.wait()
+        document = run.document()
+        passed = (code, document["verdict"], document["reasons"])
+        assert passed == (Exit.PASS, "pass", []), run.errors()
+        assert document["rows"]["log"] >= document["sends"]["ok"] > 0
+        assert document["rows"]["deliveries"] >= document["sends"]["ok"]
+        assert [fault["effective"] for fault in document["faults"]] == [True, True]
+        events = read_jsonl(RunDir(run.root).events)
+        blocked = [event for event in events if event["kind"] == "blocked"]
+        assert blocked, "no client was told that it is blocked"
 
 
 def test_a_run_from_cluster_to_verdict(tmp_path: Path, spark: object) -> None:

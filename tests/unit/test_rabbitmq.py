@@ -16,7 +16,7 @@ from harness.admin.failover import NoAnswer
 from harness.connections.secret import Secret
 from harness.contract import checks_of
 from harness.contracts.plan import PromisePlan, TopicPlan
-from harness.errors import UsageError
+from harness.errors import ScenarioError, UsageError
 from harness.plan.build import build_plan
 from harness.plan.promise import PromiseContext
 from harness.plan.settings import producer_settings
@@ -24,7 +24,12 @@ from harness.protocols.cluster import Endpoint, Node
 from harness.scenario.file import load_scenario
 from harness.scenario.model import RequireSpec
 from harness.systems import SYSTEMS
-from harness.systems.rabbitmq.admin import Queue, RabbitMqAdmin, RaftView
+from harness.systems.rabbitmq.admin import (
+    Queue,
+    RabbitMqAdmin,
+    RaftView,
+    _members_of_streams,
+)
 from harness.systems.rabbitmq.amqp import native
 from harness.systems.rabbitmq.link import ErlangLink, Refused, shown
 from harness.systems.rabbitmq.terms import (
@@ -39,6 +44,7 @@ from harness.systems.rabbitmq.terms import (
 from harness.workers import known_workers, load_worker
 
 RABBITMQ = SYSTEMS["rabbitmq"]
+STREAM = {"x-queue-type": "stream"}
 
 
 # ----- settings of queues -------------------------------------------------------------------------
@@ -60,6 +66,8 @@ def test_a_topic_is_a_quorum_queue_unless_its_settings_say_otherwise() -> None:
         (3, {"x-delivery-limit": "5"}, "x-delivery-limit"),
         (3, {"x-max-length": "5"}, "x-overflow"),
         (3, {"x-queue-type": "odd"}, "x-queue-type"),
+        (3, {"x-queue-type": "stream", "x-max-age": "7d"}, "x-max-age"),
+        (2, {"x-queue-type": "stream"}, "x-initial-cluster-size"),
         (5, {}, "x-quorum-initial-group-size"),
         (3, {"x-quorum-initial-group-size": "3"}, "x-quorum-initial-group-size"),
     ],
@@ -98,7 +106,59 @@ def promised(
     return settings.promise(PromiseContext([topic], {}, ""), RequireSpec())
 
 
-@pytest.mark.parametrize("client", ["amqp091-go", "pika"])
+def test_a_stream_keeps_what_was_read() -> None:
+    stream = RABBITMQ.topic_config(STREAM, 3, {})
+    assert stream == {**STREAM, "x-initial-cluster-size": "3"}
+    assert native(stream)["x-initial-cluster-size"] == 3
+    assert not RABBITMQ.removes_settled(stream)
+    assert RABBITMQ.removes_settled({})
+
+
+@pytest.mark.parametrize(
+    ("topic", "consumer", "problem"),
+    [
+        (STREAM, "settle: none", "topic orders is a stream: its consumer must say where it begins"),
+        (STREAM, "options: {StreamOffset: first}", "is a stream, which keeps no acknowledgements"),
+        ({}, "options: {StreamOffset: first}", "none of its topics is a stream"),
+        (STREAM, "settle: none, options: {StreamOffset: last}", "must be first or next"),
+        (STREAM, "settle: none, options: {StreamOffset: first}", ""),
+    ],
+)
+def test_a_consumer_of_a_stream_says_where_it_begins(
+    tmp_path: Path, topic: dict[str, str], consumer: str, problem: str
+) -> None:
+    file = tmp_path / "mine.yaml"
+    config = f"config: {{x-queue-type: {topic['x-queue-type']}}}" if topic else ""
+    file.write_text(
+        f"name: x\nsystem: rabbitmq\ntopics: {{orders: {{replication: 3, {config}}}}}\n"
+        "load: {producers: {p: {client: amqp091-go}}, "
+        f"consumers: {{c: {{client: amqp091-go, {consumer}}}}}}}\n"
+    )
+    scenario = load_scenario(file, clients=known_workers)
+    if problem:
+        with pytest.raises(ScenarioError, match=problem):
+            build_plan(scenario, seed=1)
+        return
+    promise = build_plan(scenario, seed=1).consumers[0].promise
+    assert (promise.subscription, promise.order, promise.start) == (
+        "exclusive",
+        "stream",
+        "earliest",
+    )
+
+
+def test_queues_and_streams_are_read_in_different_ways(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: x\nsystem: rabbitmq\n"
+        "topics: {a: {replication: 3}, b: {replication: 3, config: {x-queue-type: stream}}}\n"
+        "load: {producers: {p: {client: amqp091-go}}}\n"
+    )
+    with pytest.raises(ScenarioError, match=r"topics.b.config: keeps .* put them into two scen"):
+        load_scenario(file, clients=known_workers)
+
+
+@pytest.mark.parametrize("client", ["amqp091-go", "pika", "amqp-client"])
 def test_a_confirm_of_a_quorum_queue_survives_a_kill(client: str) -> None:
     made = promised(client)
     assert made.delivery == "durable"
@@ -117,6 +177,15 @@ def test_a_transient_message_in_a_classic_queue_is_forgotten() -> None:
     assert promised("amqp091-go", classic).delivery == "durable"
     assert promised("amqp091-go", classic, DeliveryMode="1").delivery == "none"
     assert promised("amqp091-go", DeliveryMode="1").delivery == "durable", "quorum: on disk anyway"
+    assert promised("amqp-client", classic, deliveryMode="1").delivery == "none"
+
+
+def test_a_stream_is_not_synced_before_the_confirm() -> None:
+    made = promised("amqp091-go", STREAM)
+    assert (made.delivery, made.because["delivery"]) == (
+        "durable",
+        "confirmed when 2 of 3 nodes have it",
+    )
 
 
 def test_one_client_has_the_promises_of_the_system_that_it_is_used_with(tmp_path: Path) -> None:
@@ -150,7 +219,7 @@ REFERENCE = Reference("rabbit@a", bytes(16), 3)
 @pytest.mark.parametrize(
     "term",
     [
-        *(0, 255, 256, -1, 2**31, -(2**31) - 1, 2**100, -(2**700)),
+        *(0.4, 0, 255, 256, -1, 2**31, -(2**31) - 1, 2**100, -(2**700)),
         *(Atom("ok"), b"text", [], [1, 2], (), (Atom("a"), [b"b"]), {Atom("k"): 1}),
         *(PID, REFERENCE, Function("rabbit_fifo", "query_messages_total", 1)),
         tuple(range(300)),
@@ -255,3 +324,42 @@ def test_a_member_that_recovers_is_not_in_sync() -> None:
         NAMES[2]: says(NAMES[0], "recover"),
     }
     assert admin()._state(QUEUE, told).in_sync == NAMES[:2]
+
+
+STREAM_QUEUE = Queue("orders-0", "", NAMES[0], NAMES, is_stream=True)
+
+
+def counters(kind: str) -> dict[Any, Any]:
+    """The counters of a node with one member of the stream, and of one in another virtual host."""
+    name = (Atom("resource"), b"brokerstorm", Atom("queue"), b"orders-0")
+    other = (Atom("resource"), b"/", Atom("queue"), b"orders-1")
+    return {(Atom(kind), name): {}, (Atom("osiris_writer"), other): {}, Atom("odd"): {}}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "leader", "in_sync"),
+    [
+        (("osiris_writer", "osiris_replica", "osiris_replica"), NAMES[0], NAMES),
+        (("osiris_replica", "osiris_replica", "osiris_replica"), None, NAMES),  # it was deposed
+        (("osiris_writer", "osiris_replica"), NAMES[0], NAMES[:2]),  # one does not answer
+    ],
+)
+def test_the_leader_of_a_stream_has_its_writer(
+    kinds: tuple[str, ...], leader: str | None, in_sync: tuple[str, ...]
+) -> None:
+    told = {
+        name: RaftView(streams=dict(_members_of_streams(counters(kind))))
+        for name, kind in zip(NAMES, kinds, strict=False)
+    }
+    assert set(told[NAMES[0]].streams) == {"orders-0"}
+    state = admin()._state(STREAM_QUEUE, told)
+    assert (state.leader, state.in_sync, state.replicas) == (leader, in_sync, NAMES)
+
+
+# ----- alarms -------------------------------------------------------------------------------------
+
+
+def test_an_alarm_is_that_of_the_node_it_names() -> None:
+    limit = (Atom("resource_limit"), Atom("disk"), Atom("rabbit@rabbitmq-2.peer"))
+    others = [(Atom("file_descriptor_limit"), []), Atom("odd")]
+    assert set(admin()._alarms_in([(limit, []), *others])) == {("rabbitmq-2", "disk")}

@@ -40,7 +40,8 @@ type producing struct {
 type consuming struct {
 	Config        amqp.Config
 	PrefetchCount int
-	AckEvery      int64 // one acknowledgement for so many messages
+	AckEvery      int64  // one acknowledgement for so many messages
+	StreamOffset  string // the queues are streams, which are read from here: first or next
 }
 
 type auditing struct {

@@ -29,6 +29,8 @@ type member struct {
 	// of its own: one acknowledgement up to the newest tag would cover messages that the application was not given yet.
 	open        []uint64
 	transaction int64
+	// Of streams: the offset after the last message that the application was given, by queue.
+	next map[string]int64
 }
 
 // handed over by the client, and the application has not yet asked for it.
@@ -43,7 +45,7 @@ func consume(session *kit.Session) error {
 	default:
 		return kit.Failuref("", "settle %q: amqp091-go has transacted, ack, auto, none", settle)
 	}
-	m := &member{transaction: 1, asked: consuming{AckEvery: 1}}
+	m := &member{transaction: 1, asked: consuming{AckEvery: 1}, next: map[string]int64{}}
 	var err error
 	if m.connection, err = newConnection(session, &m.asked, &m.asked.Config); err != nil {
 		return err
@@ -52,6 +54,13 @@ func consume(session *kit.Session) error {
 		// Messages of several queues are given side by side: one acknowledgement would cover some that were not given.
 		return kit.Failuref("AckEvery=1, or one topic", "amqp091-go: AckEvery=%d requires one topic, and 1 or more",
 			m.asked.AckEvery)
+	}
+	switch m.asked.StreamOffset {
+	case "none":
+		m.asked.StreamOffset = ""
+	case "", "first", "next":
+	default:
+		return kit.Failuref("", "amqp091-go: StreamOffset=%s must be first or next", m.asked.StreamOffset)
 	}
 	m.journal = kit.NewJournal(session)
 	if _, err = m.connection.open(m.prepare); err != nil {
@@ -77,7 +86,7 @@ func (m *member) prepare(channel *amqp.Channel) error {
 	}
 	for _, topic := range spec.Topics {
 		auto := spec.Settle == "auto" || spec.Settle == ""
-		given, err := channel.Consume(topic+"-0", "", auto, false, false, false, nil)
+		given, err := channel.Consume(topic+"-0", "", auto, false, false, false, m.from(topic+"-0"))
 		if err != nil {
 			return err
 		}
@@ -85,6 +94,18 @@ func (m *member) prepare(channel *amqp.Channel) error {
 	}
 	m.journal.Connected("a channel that consumes")
 	return nil
+}
+
+// from where a stream is read: after the last message that the application was given. nil: it is a queue.
+func (m *member) from(queue string) amqp.Table {
+	switch next, given := m.next[queue]; {
+	case m.asked.StreamOffset == "":
+		return nil
+	case given:
+		return amqp.Table{streamOffset: next}
+	default:
+		return amqp.Table{streamOffset: m.asked.StreamOffset}
+	}
 }
 
 // pass on what comes of one queue.
@@ -170,6 +191,9 @@ func (m *member) take(given handed) error {
 	if given.Redelivered {
 		redelivered = 1
 	}
+	if m.asked.StreamOffset != "" {
+		return m.takeOfStream(given)
+	}
 	place := kit.Place{Stream: given.stream, Position: -1}
 	if spec.Settle != "transacted" {
 		number := m.journal.Handed(place, redelivered, 0, payloadOf(given.Delivery))
@@ -195,6 +219,19 @@ func payloadOf(given amqp.Delivery) []byte {
 		return given.Body
 	}
 	return kit.JoinedText(given.Body, text)
+}
+
+// takeOfStream: the application keeps its offset itself. An acknowledgement lets the broker send more, and settles
+// nothing.
+func (m *member) takeOfStream(given handed) error {
+	offset, known := given.Headers[streamOffset].(int64)
+	if !known {
+		return fmt.Errorf("a message of %s has no offset: it is not a stream", given.stream)
+	}
+	m.journal.Handed(kit.Place{Stream: given.stream, Position: offset}, 0, 0, payloadOf(given.Delivery))
+	m.next[given.stream] = offset + 1
+	m.session.Spec.Consumer.Work()
+	return given.Ack(false)
 }
 
 // acknowledge one message by itself. The broker does not answer, so no row says that it confirmed it.

@@ -122,6 +122,11 @@ func (h Header) write(b []byte, length int) {
 	little.PutUint32(b[44:], h.SourcePosition)
 }
 
+// ProbePayload is a message of the harness: analyses count none of them.
+func ProbePayload(session *Session) []byte {
+	return encode(Header{RunTag: session.Spec.RunTag, DueNs: NowNs(), Kind: Probe}, nil)
+}
+
 // isProbe: the harness and no producer wrote this message, whose check is found.
 func isProbe(value []byte, found Check) bool { return found == CheckOK && value[3] == Probe }
 

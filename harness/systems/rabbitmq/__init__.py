@@ -1,4 +1,5 @@
-"""RabbitMQ: queues of which a message is gone when it was acknowledged, on three nodes."""
+"""RabbitMQ on three nodes: queues, which remove acknowledged messages, and streams, which do
+not."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ CLUSTER: Final = "brokerstorm"
 TYPE: Final = "x-queue-type"
 QUORUM: Final = "quorum"
 CLASSIC: Final = "classic"
+STREAM: Final = "stream"
 #: Settings of a queue under which it drops messages, or gives them to another queue.
 _DROPS: Final = (
     "x-message-ttl",
@@ -24,13 +26,18 @@ _DROPS: Final = (
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
 )
+#: Settings of a stream under which it drops its oldest messages.
+_RETENTION: Final = ("x-max-age", "x-max-length-bytes")
 _BOUNDS: Final = ("x-max-length", "x-max-length-bytes", "x-max-in-memory-length")
 #: What the harness itself says of a queue.
 _OURS: Final[Mapping[str, str]] = {
     "x-quorum-initial-group-size": "is topics.replication: leave it out",
+    "x-initial-cluster-size": "is topics.replication: leave it out",
     "x-queue-leader-locator": "is decided by brokerstorm, which spreads the leaders: leave it out",
     "x-queue-master-locator": "is decided by brokerstorm, which spreads the leaders: leave it out",
 }
+#: By type of queue, the setting that says how many nodes have a copy.
+_SIZE: Final = {QUORUM: "x-quorum-initial-group-size", STREAM: "x-initial-cluster-size"}
 #: The name of a node that asks how long a round trip takes; the answer is only that it is known.
 _ASKS: Final = b"brokerstorm-request@127.0.0.1"
 
@@ -43,7 +50,7 @@ class RabbitMq(System):
     version = "3.10.8"
     audit = ("amqp091-go", "")
     harness_libraries = ("pika",)
-    allowed = {"receive": ("loop",), "settle": ("auto", "ack")}
+    allowed = {"receive": ("loop", "listener"), "settle": ("auto", "ack", "none")}
     foreign = {
         (
             "consumer",
@@ -75,14 +82,16 @@ class RabbitMq(System):
 
     def topic_problems(self, replication: int, config: Texts) -> Iterator[Problem]:
         kind = config.get(TYPE, QUORUM)
-        if kind not in (QUORUM, CLASSIC):
-            yield TYPE, f"must be {QUORUM} or {CLASSIC}"
+        if kind not in (QUORUM, CLASSIC, STREAM):
+            yield TYPE, f"must be {QUORUM}, {CLASSIC} or {STREAM}"
         for key in config:
             if key in _DROPS:
                 yield key, "drops messages or moves them: loss could not be detected; leave it out"
             elif key in _OURS:
                 yield key, _OURS[key]
-        if any(key in config for key in _BOUNDS) and config.get("x-overflow") != "reject-publish":
+        if kind == STREAM:
+            yield from _stream_problems(replication, config)
+        elif any(key in config for key in _BOUNDS) and config.get("x-overflow") != "reject-publish":
             yield "x-overflow", "must be reject-publish: a queue with a bound drops messages else"
         if replication > NODES:
             yield "x-quorum-initial-group-size", f"is topics.replication: at most {NODES}"
@@ -91,8 +100,12 @@ class RabbitMq(System):
         """Return what a queue is declared with: a quorum queue unless the settings say
         otherwise."""
         kind = config.get(TYPE, QUORUM)
-        size = {"x-quorum-initial-group-size": str(replication)} if kind == QUORUM else {}
-        return {TYPE: kind, **size, **config}
+        key = _SIZE.get(kind)
+        return {TYPE: kind, **({key: str(replication)} if key else {}), **config}
+
+    def removes_settled(self, topic_config: Texts) -> bool:
+        """Return whether the topic is a queue: a stream keeps what its consumers read."""
+        return topic_config.get(TYPE, QUORUM) != STREAM
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
         return asked
@@ -104,6 +117,16 @@ class RabbitMq(System):
         body = b"N" + (0x4_0307_0F94).to_bytes(8, "big") + (1).to_bytes(4, "big")
         body += len(_ASKS).to_bytes(2, "big") + _ASKS
         return len(body).to_bytes(2, "big") + body, 1
+
+
+def _stream_problems(replication: int, config: Texts) -> Iterator[Problem]:
+    """Yield problems of a stream: all its messages must stay, and each node must have a copy, since
+    a node gives consumers only what it has itself."""
+    for key in _RETENTION:
+        if key in config:
+            yield key, "drops the oldest messages: loss could not be detected; leave it out"
+    if replication < NODES:
+        yield "x-initial-cluster-size", f"is topics.replication: must be {NODES} for a stream"
 
 
 SYSTEM = RabbitMq()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from harness.admin.client_names import without_tag
 from harness.admin.failover import FailoverAdmin, NoAnswer, each, wait_ready
@@ -28,6 +28,7 @@ from harness.protocols.cluster import (
     Endpoint,
     Node,
     PartitionState,
+    Resource,
     SeenLeaders,
     TopicSettings,
 )
@@ -42,7 +43,20 @@ _MOVE_S: Final = 5.0
 #: States of a member of a Raft group that takes part.
 _TAKES_PART: Final = ("leader", "follower")
 #: Places in RabbitMQ's record of a queue (`amqqueue`).
-_NAME, _PID, _MIRRORS, _MIRRORS_IN_SYNC, _TYPE_STATE, _FIELDS = 1, 6, 7, 8, 20, 21
+_NAME, _PID, _MIRRORS, _MIRRORS_IN_SYNC, _TYPE, _TYPE_STATE, _FIELDS = 1, 6, 7, 8, 19, 20, 21
+_STREAM_TYPE: Final = "rabbit_stream_queue"
+#: The counters that the leader of a stream keeps, and its other members.
+_WRITER, _REPLICA = "osiris_writer", "osiris_replica"
+#: By resource, the setting of its limit, and the function that sets another limit until the node
+#: ends.
+_LIMITS: Final[Mapping[Resource, tuple[str, str, str]]] = {
+    "memory": (
+        "vm_memory_high_watermark",
+        "vm_memory_monitor",
+        "set_vm_memory_high_watermark",
+    ),
+    "disk": ("disk_free_limit", "rabbit_disk_monitor", "set_disk_free_limit"),
+}
 #: Begins the names of the policies that mirror our classic queues; and who made them.
 _POLICY: Final = "brokerstorm-"
 _MAKER: Final = b"brokerstorm"
@@ -53,10 +67,11 @@ class Queue:
     """A queue as the nodes' shared table has it.
 
     Attributes:
-        server: of a quorum queue, the name of its Raft server; empty = a classic queue.
+        server: of a quorum queue, the name of its Raft server; else empty.
         node: which node led it when the table was written.
         members: the nodes that have a copy.
         in_sync: of a classic queue, those whose copy is complete.
+        is_stream: it is a stream, and keeps what was read.
     """
 
     name: str
@@ -64,19 +79,24 @@ class Queue:
     node: str
     members: tuple[str, ...]
     in_sync: tuple[str, ...] = ()
+    is_stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RaftView:
-    """What one node says of Raft: group -> its leader, and the state of the node's own member."""
+    """What one node says of Raft: group -> its leader, and the state of the node's own member.
+
+    ``streams``: stream -> the counters of its own member, `_WRITER` or `_REPLICA`.
+    """
 
     leaders: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
+    streams: Mapping[str, str] = field(default_factory=dict)
 
 
 class RabbitMqAdmin:
-    """Admin, MovesLeaders, HasBacklogs, HasConnections and HasHealthProbe for the nodes of a
-    cluster. Thread-safe; every call ends within seconds.
+    """Admin, MovesLeaders, HasBacklogs, HasConnections, RaisesAlarms and HasHealthProbe for the
+    nodes of a cluster. Thread-safe; every call ends within seconds.
 
     A stream "orders-0" is a queue of that name.
 
@@ -148,6 +168,11 @@ class RabbitMqAdmin:
         name, pid, state = row[_NAME][3].decode("utf-8", "replace"), row[_PID], row[_TYPE_STATE]
         if name.startswith(PROBES) or not name.rpartition("-")[2].isdigit():
             return None
+        if row[_TYPE] == _STREAM_TYPE:
+            leader = self._node_of.get(pid.node, "") if isinstance(pid, Pid) else ""
+            members = state.get("nodes", ()) if isinstance(state, dict) else ()
+            nodes = sorted(self._node_of.get(str(one), "") for one in members)
+            return Queue(name, "", leader, tuple(nodes), is_stream=True)
         if isinstance(pid, Pid):
             mirrors, complete = (
                 tuple(self._node_of.get(one.node, "") for one in row[place])
@@ -168,6 +193,7 @@ class RabbitMqAdmin:
         def ask(link: ErlangLink) -> RaftView:
             boards = link.call("ets", "tab2list", Atom("ra_leaderboard"))
             states = link.call("ets", "tab2list", Atom("ra_state"))
+            counters = link.call("osiris_counters", "overview")
             return RaftView(
                 {
                     str(row[0]): self._node_of.get(str(row[1][1]), "")
@@ -175,6 +201,7 @@ class RabbitMqAdmin:
                     if isinstance(row[1], tuple)
                 },
                 {str(row[0]): str(row[1]) for row in states},
+                dict(_members_of_streams(counters)),
             )
 
         return self._each(ask)
@@ -186,10 +213,12 @@ class RabbitMqAdmin:
         with suppress(EnvironmentNotReady):
             self._seen = MappingProxyType(self._queues())
         queues = [queue for queue in self._seen.values() if _topic(queue.name) in topics]
-        told = self._told() if any(queue.server for queue in queues) else {}
+        told = self._told() if any(queue.server or queue.is_stream for queue in queues) else {}
         return {queue.name: self._state(queue, told) for queue in queues}
 
     def _state(self, queue: Queue, told: Mapping[str, RaftView]) -> PartitionState:
+        if queue.is_stream:
+            return _stream_state(queue, told)
         if not queue.server:
             there = tuple(name for name in queue.in_sync if self._is_reachable(name))
             leader = queue.node if queue.node in there else None
@@ -330,14 +359,14 @@ class RabbitMqAdmin:
 
     def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
         """Queue -> under "", the messages in it that were not acknowledged, those handed out to
-        consumers included.
+        consumers included. Streams are left out: they keep no position of a consumer.
 
         Raises:
             EnvironmentNotReady: the leader of a queue does not answer.
         """
         found = {}
         for stream, queue in self._queues().items():
-            if _topic(stream) in topics:
+            if _topic(stream) in topics and not queue.is_stream:
                 found[stream] = {"": self._depth(queue)}
         return found
 
@@ -398,6 +427,56 @@ class RabbitMqAdmin:
         except NoAnswer as error:
             raise EnvironmentNotReady(f"{connection.port}: {error}") from error
 
+    # -- alarms ------------------------------------------------------------------------------------
+
+    def alarms(self) -> Set[tuple[str, Resource]]:
+        """Return the nodes that are short of memory or disk, as the nodes that answer list them."""
+        views = self._each(lambda link: link.call("rabbit_alarm", "get_alarms"))
+        return {found for view in views.values() for found in self._alarms_in(view)}
+
+    def _alarms_in(self, alarms: Iterable[Any]) -> Iterator[tuple[str, Resource]]:
+        """Yield node and resource of ``{{resource_limit, memory, Node}, []}``; other alarms do not
+        block publishers."""
+        for alarm in alarms:
+            about = alarm[0] if isinstance(alarm, tuple) and len(alarm) == 2 else None
+            if isinstance(about, tuple) and len(about) == 3 and about[0] == "resource_limit":
+                for resource in get_args(Resource):
+                    if about[1] == resource:
+                        yield self._node_of.get(str(about[2]), str(about[2])), resource
+
+    def raise_alarm(self, node: str, resource: Resource) -> None:
+        """Set a limit that the node exceeds: one byte of memory, or 10^18 bytes of free disk.
+
+        Raises:
+            EnvironmentNotReady: the node does not answer.
+        """
+        excessive = (Atom("absolute"), 1) if resource == "memory" else 10**18
+        self._limit(node, resource, excessive)
+
+    def clear_alarms(self, node: str) -> None:
+        """Set the limits of memory and disk to those in the configuration of the node.
+
+        Raises:
+            EnvironmentNotReady: the node does not answer.
+        """
+        for resource, (setting, *_) in _LIMITS.items():
+            asked = (Atom("rabbit"), Atom(setting))
+            try:
+                found = self._links[node].call("application", "get_env", *asked)
+            except NoAnswer as error:
+                raise EnvironmentNotReady(f"{node}: {error}") from error
+            if isinstance(found, tuple) and len(found) == 2:
+                self._limit(node, resource, found[1])
+
+    def _limit(self, node: str, resource: Resource, limit: Any) -> None:
+        _, module, function = _LIMITS[resource]
+        try:
+            said = self._links[node].call(module, function, limit)
+        except NoAnswer as error:
+            raise EnvironmentNotReady(f"{node}: {error}") from error
+        if said != "ok":
+            raise EnvironmentNotReady(f"{node} does not set {function}: {shown(said)}")
+
     # -- readiness ---------------------------------------------------------------------------------
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
@@ -426,11 +505,10 @@ class RabbitMqAdmin:
 
     def _trouble(self) -> str:
         """An alarm that blocks publishers, or a partition that a node has seen."""
-        for name, alarms in self._each(
-            lambda link: link.call("rabbit_alarm", "get_alarms")
-        ).items():
-            for alarm in alarms:
-                return f"{name} has an alarm, so publishers are blocked: {_alarm(alarm)}"
+        for name, resource in sorted(self.alarms()):
+            return (
+                f"{name} has a {resource} alarm ({_LIMITS[resource][0]}), so publishers are blocked"
+            )
         seen = self._each(lambda link: link.call("rabbit_node_monitor", "partitions"))
         for name, partitions in seen.items():
             if partitions:
@@ -461,6 +539,25 @@ class RabbitMqAdmin:
         """Drop all connections. Idempotent; a later call opens them again."""
         for link in self._links.values():
             link.close()
+
+
+def _members_of_streams(counters: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each stream of our virtual host that a node has a member of, with that member's
+    kind of counters."""
+    for key in counters:
+        if isinstance(key, tuple) and key[0] in (_WRITER, _REPLICA) and len(key[1]) == 4:
+            _, host, _, name = key[1]
+            if host == VIRTUAL_HOST.encode():
+                yield name.decode("utf-8", "replace"), str(key[0])
+
+
+def _stream_state(queue: Queue, told: Mapping[str, RaftView]) -> PartitionState:
+    """A stream is led by the node that the shared table names, if that node has its writer."""
+    roles = {name: told[name].streams.get(queue.name, "") for name in queue.members if name in told}
+    leader = queue.node if roles.get(queue.node) == _WRITER else None
+    others = tuple(name for name in queue.members if name != leader)
+    members = (leader, *others) if leader else queue.members
+    return PartitionState(leader, members, tuple(name for name in queue.members if roles.get(name)))
 
 
 def _call(module: str, function: str, *more: Any) -> Any:
@@ -500,14 +597,3 @@ def _connection(node: str, name: str, properties: Mapping[str, str]) -> ClientCo
 
 def _topic(stream: str) -> str:
     return stream.rpartition("-")[0]
-
-
-def _alarm(alarm: Any) -> str:
-    """``{{resource_limit, memory, Node}, []}`` as ``memory``."""
-    while isinstance(alarm, tuple) and alarm:
-        parts: Iterable[Any] = alarm
-        inside = next((part for part in parts if isinstance(part, tuple)), None)
-        if inside is None:
-            return str(alarm[1]) if len(alarm) > 1 else str(alarm[0])
-        alarm = inside
-    return str(alarm)

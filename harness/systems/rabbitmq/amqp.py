@@ -36,6 +36,8 @@ _NUMBERS: Final = frozenset(
         "x-max-in-memory-length",
         "x-max-priority",
         "x-quorum-initial-group-size",
+        "x-initial-cluster-size",
+        "x-stream-max-segment-size-bytes",
         "x-max-in-memory-bytes",
     )
 )

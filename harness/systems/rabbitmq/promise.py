@@ -2,19 +2,22 @@
 
 * **delivery** ``durable``: a quorum queue confirms a message when a majority of its nodes wrote it
   to disk; a classic queue confirms a persistent message when its one node did (rabbitmq.com,
-  "Consumer Acknowledgements and Publisher Confirms"). Without confirms, a publish returns when it
-  is on its way.
+  "Consumer Acknowledgements and Publisher Confirms"). A stream confirms a message when a majority
+  of its nodes has it, and leaves it to the operating system when it is on their disks
+  (rabbitmq.com, "Streams", "Data Safety"). Without confirms, a publish returns when it is on its
+  way.
 * **order**: one channel, one exchange and one queue (rabbitmq.com, "Message ordering").
 * **dedup**: not promised: a message that is sent again is stored again.
 
 A queue shares its messages among its consumers. A message that was given and not acknowledged comes
-again, after later ones.
+again, after later ones. Each consumer of a stream is given all messages from an offset on, in the
+order of the stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
 from harness.contracts.plan import ConsumerPromise, TopicPlan
 from harness.errors import ScenarioError
@@ -25,8 +28,14 @@ from harness.plan.promise import (
     ProducerSettings,
     PromiseContext,
 )
-from harness.systems.rabbitmq import QUORUM, TYPE
+from harness.systems.rabbitmq import QUORUM, STREAM, TYPE
 
+_OFFSETS: Final[Mapping[str, Literal["earliest", "latest"]]] = {
+    "first": "earliest",
+    "next": "latest",
+}
+#: The consumer reads queues.
+_NONE: Final = "none"
 _PERSISTENT: Final = {"2": True, "persistent": True, "1": False, "transient": False}
 
 
@@ -57,6 +66,9 @@ class RabbitMqProducerSettings(ProducerSettings):
                 return "durable", "confirmed when its one node wrote it to disk"
             most = topic.replication // 2 + 1
             return "durable", f"confirmed when {most} of {topic.replication} nodes wrote it to disk"
+        if _kind(topic) == STREAM:
+            most = topic.replication // 2 + 1
+            return "durable", f"confirmed when {most} of {topic.replication} nodes have it"
         if self._mode is None:
             return "unknown", self.settings.unstated("persistence")
         if not _PERSISTENT[self._mode.value.lower()]:
@@ -64,6 +76,12 @@ class RabbitMqProducerSettings(ProducerSettings):
         if topic.replication > 1:
             return "durable", f"{self._mode.text}: confirmed when every mirror of the queue has it"
         return "durable", f"{self._mode.text}: confirmed when the one node of the queue has it"
+
+    def synced(self, topic: TopicPlan, context: PromiseContext) -> tuple[bool | None, str]:
+        """Return whether a confirmed message is on disks: a stream leaves that to the system."""
+        if _kind(topic) == STREAM:
+            return False, f"{TYPE}={STREAM}: streams are not synced to disk before the confirm"
+        return super().synced(topic, context)
 
     def order(self, context: PromiseContext) -> tuple[bool | None, str]:
         return True, "one channel and one queue"
@@ -82,18 +100,54 @@ def _kind(topic: TopicPlan) -> str:
 
 read_producer = RabbitMqProducerSettings
 
+#: The promise of a consumer of queues.
+_QUEUE: Final = ConsumerPromise(
+    subscription="queue",
+    order="none",
+    acks_confirmed=False,
+    nack_delay_s=0.0,  # a message that was refused is given again at once
+    because={
+        "order": "what was given and not acknowledged comes again, after later messages",
+        "ack": "the broker does not answer an acknowledgement",
+    },
+)
+
 
 def read_consumer(
     consuming: Consuming, settings: ClientSettings, producers: Sequence[ClientSettings]
 ) -> ConsumerPromise:
-    """A consumer of a queue."""
+    """A consumer of a queue, or of a stream.
+
+    Raises:
+        ScenarioError: a consumer of a stream without an offset, or one of a queue with it; a
+            stream with acknowledgements.
+    """
+    streams = [topic.name for topic in consuming.topics if _kind(topic) == STREAM]
+    offset = settings.setting_of("stream_offset")
+    if not streams:
+        if offset is not None and offset.value != _NONE:
+            raise ScenarioError(f"{offset.text}: none of its topics is a stream")
+        return _QUEUE
+    return _stream_promise(streams[0], consuming, settings)
+
+
+def _stream_promise(name: str, consuming: Consuming, settings: ClientSettings) -> ConsumerPromise:
+    offset = settings.setting_of("stream_offset")
+    if offset is None or offset.value == _NONE:
+        raise ScenarioError(
+            f"topic {name} is a stream: its consumer must say where it begins",
+            hint="options: {StreamOffset: first} with amqp091-go, streamOffset with amqp-client",
+        )
+    if offset.value not in _OFFSETS:
+        raise ScenarioError(f"{offset.text}: must be {' or '.join(_OFFSETS)}")
+    if consuming.settle != "none":
+        raise ScenarioError(
+            f"topic {name} is a stream, which keeps no acknowledgements", hint="settle: none"
+        )
     return ConsumerPromise(
-        subscription="queue",
-        order="none",
+        subscription="exclusive",
+        order="stream",
+        start=_OFFSETS[offset.value],
         acks_confirmed=False,
-        nack_delay_s=0.0,  # a message that was refused is given again at once
-        because={
-            "order": "what was given and not acknowledged comes again, after later messages",
-            "ack": "the broker does not answer an acknowledgement",
-        },
+        because={"order": f"{offset.text}: a consumer is given a stream in its order"},
     )

@@ -73,6 +73,8 @@ def _encoded(term: Any) -> bytes:
         return _atom(term)
     if isinstance(term, int):
         return _integer(term)
+    if isinstance(term, float):
+        return struct.pack(">Bd", 70, term)
     if isinstance(term, bytes):
         return struct.pack(">BI", 109, len(term)) + term
     if isinstance(term, str):

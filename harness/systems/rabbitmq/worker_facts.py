@@ -15,6 +15,8 @@ class RabbitMqFacts(Part):
         transacted: messages in a transaction; 0 = none.
         mandatory: a message that no queue takes comes back.
         send_timeout: a publish without a confirm is given up after it.
+        stream_offset: where a consumer of a stream begins: first or next; none = it consumes
+            queues.
     """
 
     persistence: SettingFacts | None = None
@@ -22,6 +24,7 @@ class RabbitMqFacts(Part):
     transacted: SettingFacts | None = None
     mandatory: SettingFacts | None = None
     send_timeout: TimeFacts | None = None
+    stream_offset: SettingFacts | None = None
 
 
 FACTS = RabbitMqFacts
