@@ -38,7 +38,7 @@ from harness.owners import run_id_of
 from harness.protocols.cluster import ChangesTopics, Cluster, RaisesAlarms
 from harness.protocols.limits import LiftsLimits
 from harness.protocols.network import HasDetours, LosesPackets
-from harness.protocols.nodes import Pausable, Startable
+from harness.protocols.nodes import Pausable, Startable, TellsRunning
 from harness.rundir import RunDir, append_jsonl, write_json
 from harness.start_times import SAME_START_S, started_s
 from harness.waiting import wait_while
@@ -198,7 +198,8 @@ def _restore(cluster: Cluster, entry: LedgerEntry) -> list[str]:
             _part(cluster, Startable).start(node)
         _repair_network(cluster, entry)
         for node in entry.alarmed:
-            if cluster.runtime.is_running(node):  # one that starts has the limits of its settings
+            # A node that starts has the limits of its settings.
+            if _part(cluster, TellsRunning).is_running(node):
                 _part(cluster, RaisesAlarms).clear_alarms(node)
         for topic, own in entry.settings.items():
             _part(cluster, ChangesTopics).change_settings(topic, own)

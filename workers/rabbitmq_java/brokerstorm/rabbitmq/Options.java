@@ -18,9 +18,6 @@ final class Options {
     /** The harness sets where the brokers are and who the client is. */
     private static final Set<String> RESERVED = Set.of("host", "port", "virtualHost", "username", "password", "uri");
 
-    /** A method without a value switches it on, so it is a flag of the application. */
-    private static final String NIO = "useNio";
-
     private final Map<String, String> own = new TreeMap<>();
     private final ConnectionFactory factory = new ConnectionFactory();
 
@@ -37,22 +34,18 @@ final class Options {
             String value = option.getValue().trim();
             if (name.startsWith(Secured.PREFIX)) {
                 continue;
-            } else if (ofApplication.contains(name) || name.equals(NIO)) {
+            } else if (ofApplication.contains(name)) {
                 own.put(name, value);
             } else if (setters.containsKey(name)) {
                 set(setters.get(name), name, value);
             } else {
                 Set<String> known = new TreeSet<>(setters.keySet());
                 known.addAll(ofApplication);
-                known.add(NIO);
                 throw new WorkerFailure(
                         "amqp-client " + RabbitWorker.version() + " has no option " + name
                                 + DidYouMean.guess(name, known),
                         "options are properties of its ConnectionFactory, and those of worker.toml");
             }
-        }
-        if (flag(NIO)) {
-            factory.useNio();
         }
     }
 
