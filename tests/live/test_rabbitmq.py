@@ -161,7 +161,7 @@ def test_streams_are_judged_as_logs_and_an_alarm_blocks_publishers(
         assert [fault["effective"] for fault in document["faults"]] == [True, True]
         events = read_jsonl(RunDir(run.root).events)
         blocked = [event for event in events if event["kind"] == "blocked"]
-        assert blocked, "no client was told that it is blocked"
+        assert blocked, "no client reported that it is blocked"
 
 
 def test_a_run_from_cluster_to_verdict(tmp_path: Path, spark: object) -> None:

@@ -363,3 +363,11 @@ def test_an_alarm_is_that_of_the_node_it_names() -> None:
     limit = (Atom("resource_limit"), Atom("disk"), Atom("rabbit@rabbitmq-2.peer"))
     others = [(Atom("file_descriptor_limit"), []), Atom("odd")]
     assert set(admin()._alarms_in([(limit, []), *others])) == {("rabbitmq-2", "disk")}
+
+
+def test_an_alarm_before_the_load_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = admin()
+    monkeypatch.setattr(asked, "alarms", lambda: {("rabbitmq-2", "memory")})
+    assert asked._trouble() == (
+        "rabbitmq-2 has a memory alarm (vm_memory_high_watermark), so publishers are blocked"
+    )

@@ -116,8 +116,8 @@ type streams struct {
 	*connection
 }
 
-// Bounds of a stream. AMQP has no question for its end. So a probe is stored behind the last message, and the end is
-// the offset that the probe has: a replica that lags gives the probe out later, and never without what is before it.
+// Bounds of a stream. AMQP has no question for its end. So a probe is stored after the last message, and the end is the
+// offset of the probe. A replica that lags gives out the probe later, and never without the messages before it.
 func (s *streams) Bounds(stream string) (int64, int64, error) {
 	within, cancel := context.WithTimeout(context.Background(), markWithin)
 	defer cancel()

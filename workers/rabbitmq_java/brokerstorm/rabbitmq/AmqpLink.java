@@ -35,7 +35,7 @@ final class AmqpLink {
 
     /** The role that uses the channel. Called on threads of the client, too. */
     interface User {
-        /** Makes a new channel ready. Errors are those of the client. */
+        /** Makes a new channel ready. Throws the errors of the client. */
         void opened(Channel channel) throws IOException;
 
         /** The client restored the channel: it publishes and consumes again. */

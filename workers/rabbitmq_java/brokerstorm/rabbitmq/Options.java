@@ -44,7 +44,7 @@ final class Options {
                 throw new WorkerFailure(
                         "amqp-client " + RabbitWorker.version() + " has no option " + name
                                 + DidYouMean.guess(name, known),
-                        "options are properties of its ConnectionFactory, and those of worker.toml");
+                        "options are properties of its ConnectionFactory; worker.toml lists the others");
             }
         }
     }
