@@ -26,6 +26,7 @@ class MetadataStale(AnswerFault[MetadataStaleParams]):
 
     kind = "metadata-stale"
     params = MetadataStaleParams
+    samples = ({},)
 
     def action(self, params: MetadataStaleParams) -> str:
         who = {"before": "the leaders of before", "gone": "a broker that is gone as leader"}

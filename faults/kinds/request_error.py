@@ -59,6 +59,17 @@ class RequestError(AnswerFault[RequestErrorParams]):
 
     kind = "request-error"
     params = RequestErrorParams
+    samples = (
+        {"requests": ["Produce"], "error": "NOT_LEADER_OR_FOLLOWER"},
+        {"requests": ["Produce"], "error": "NOT_ENOUGH_REPLICAS"},
+        {"requests": ["Produce"], "error": "REQUEST_TIMED_OUT", "answered": "after"},
+        {"requests": ["Fetch"], "error": "NOT_LEADER_OR_FOLLOWER"},
+        {"requests": ["OffsetCommit"], "error": "COORDINATOR_LOAD_IN_PROGRESS"},
+        {"requests": ["OffsetCommit"], "error": "NOT_COORDINATOR"},
+        {"requests": ["Heartbeat"], "error": "REBALANCE_IN_PROGRESS"},
+        {"requests": ["JoinGroup"], "error": "COORDINATOR_NOT_AVAILABLE"},
+        {"requests": ["InitProducerId"], "error": "COORDINATOR_LOAD_IN_PROGRESS"},
+    )
 
     def refusal(self, params: RequestErrorParams, cluster: Cluster) -> str:
         errors = ability_of(cluster, ChangesAnswers).answer_errors()

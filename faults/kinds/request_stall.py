@@ -10,7 +10,7 @@ from pydantic import Field
 from faults.kit.cluster_view import ClusterView, ability_of
 from faults.kit.network import Impaired, NetworkFault
 from faults.kit.params import Inventory
-from faults.kit.requests import RequestParams, requests_refusal
+from faults.kit.requests import DRAWN_REQUESTS, RequestParams, requests_refusal
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import Cluster, HasPlacement, Proof
@@ -60,6 +60,7 @@ class RequestStall(NetworkFault[RequestStallParams]):
     how = "stall"
     abilities = (StallsRequests, Killable, HasPlacement)
     params = RequestStallParams
+    samples = DRAWN_REQUESTS
     needs = NetworkFault.needs | {REQUESTS}
 
     def needs_for(self, params: RequestStallParams) -> frozenset[str]:

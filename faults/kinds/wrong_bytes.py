@@ -23,6 +23,7 @@ class WrongBytes(AnswerFault[WrongBytesParams]):
 
     kind = "wrong-bytes"
     params = WrongBytesParams
+    samples = ({"requests": ["Fetch"]}, {"requests": ["Produce"]})
 
     def action(self, params: WrongBytesParams) -> str:
         return f"flip a bit of the messages of {params.which}:"

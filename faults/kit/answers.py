@@ -12,7 +12,7 @@ from faults.kit.cluster_view import ClusterView, ability_of
 from faults.kit.errors import StepProblem
 from faults.kit.network import Impaired, NetworkFault, is_of_clients
 from faults.kit.params import Inventory
-from faults.kit.requests import RequestParams, requests_refusal
+from faults.kit.requests import DRAWN_REQUESTS, RequestParams, requests_refusal
 from faults.kit.targets import parse
 from harness.errors import did_you_mean
 from harness.protocols.cluster import Cluster, HasPlacement, Proof
@@ -125,6 +125,7 @@ class AnswerFault(NetworkFault[P], Generic[P]):
 
     silences: ClassVar[bool] = False
     how = "answer"
+    samples = DRAWN_REQUESTS
     abilities = (ChangesAnswers, Killable, HasPlacement)
     needs = NetworkFault.needs | {ANSWERS}
 

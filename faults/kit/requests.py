@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from pydantic import Field
 
@@ -21,6 +22,13 @@ class RequestParams(NetworkParams):
     share: float = Field(
         1.0, gt=0, le=1, description="share of these requests that are met; 0.4 is four in ten"
     )
+
+
+#: Requests of Kafka that a fault on requests may be drawn with, one at a time.
+DRAWN_REQUESTS: Final = tuple(
+    {"requests": [name]}
+    for name in ("Produce", "Fetch", "OffsetCommit", "Metadata", "FindCoordinator", "JoinGroup")
+)
 
 
 def requests_refusal(
