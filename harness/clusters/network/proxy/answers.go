@@ -328,7 +328,7 @@ func (a *answers) serve(listener net.Listener, name string, dial func() (link, e
 // end closes both sides of a connection as its cause says: an orderly end is passed on, everything else is a reset.
 func end(to, from link, err error) {
 	if err == nil || err == io.EOF {
-		to.CloseWrite()
+		closeWrite(to)
 		return
 	}
 	resetLink(to)

@@ -23,6 +23,14 @@ func resetLink(conn link) {
 	reset(plain)
 }
 
+// closeWrite ends one direction in good order. The end of TLS alone does not end it for every client.
+func closeWrite(conn link) {
+	conn.CloseWrite()
+	if secured, is := conn.(*tls.Conn); is {
+		secured.NetConn().(*net.TCPConn).CloseWrite()
+	}
+}
+
 func dialled(conn net.Conn, err error) (link, error) {
 	if err != nil {
 		return nil, err
