@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow.dataset as ds
 
 from experiments.client_answers import RESULTS_FILE, ClientAnswer, read_answers
+from experiments.nights.night import NightDir, nights
 from harness.records import Event, Kind, Outcome
 from harness.rundir import read_json, read_jsonl
 
@@ -38,26 +39,26 @@ COUNTED: Final = {
 
 
 def newest_night() -> Path:
-    """The newest folder of a night of the suite.
+    """The newest folder of a night of the suite, which may have been interrupted.
 
     Raises:
         SystemExit: there is none.
     """
-    found = sorted(RUNS.glob("*/suite.json"), key=lambda path: path.stat().st_mtime)
-    nights = [path.parent for path in found if read_json(path)["suite"] == "answers"]
-    if not nights:
+    found = next(nights(RUNS, "answers"), None)
+    if found is None:
         raise SystemExit(f"no night of the suite answers in {RUNS}: brokerstorm suite run answers")
-    return nights[-1]
+    return found.root
 
 
 def answers_of(night: Path) -> Iterator[ClientAnswer]:
     """What each client did in each round of a night that was judged."""
-    for cell in read_json(night / "suite.json")["cells"]:
-        request, _, error = cell["settings"].partition("-")
-        for ended in cell["rounds"]:
-            run = night / ended["folder"]
-            if (run / "result.json").exists():
-                yield from _of_round(run, request, error)
+    folder = NightDir(night)
+    settings = {cell.id: cell.settings for cell in folder.load().cells}
+    for ended in folder.ended().values():
+        run = folder.folder(ended.folder).root
+        if (run / "result.json").exists():
+            request, _, error = settings[ended.cell].partition("-")
+            yield from _of_round(run, request, error)
 
 
 def _of_round(run: Path, request: str, error: str) -> Iterator[ClientAnswer]:
@@ -92,19 +93,21 @@ def _of_round(run: Path, request: str, error: str) -> Iterator[ClientAnswer]:
 
 
 def _findings(result: dict[str, Any]) -> tuple[dict[str, Counter[str]], dict[tuple[str, str], str]]:
-    """By client, messages of each kind; and by client and role, why it died. A topic has the name
-    of its client."""
+    """By client, messages of each kind since the first fault; and by client and role, why it died.
+    A topic has the name of its client."""
+    begun_s = min(int(fault["t_s"]) for fault in result["faults"])
     counts: dict[str, Counter[str]] = {}
     died: dict[tuple[str, str], str] = {}
     for finding in result["findings"]:
         if name := COUNTED.get(finding["class"]):
             for stream in finding["by_stream"]:
                 client = stream["stream"].rpartition("-")[0]
-                counts.setdefault(client, Counter())[name] += stream["count"]
+                since = sum(count for start_s, count in stream["windows"] if start_s >= begun_s)
+                counts.setdefault(client, Counter())[name] += since
         if finding["class"] == "client-died":
             for witness in finding["witnesses"]:
                 role = "consumer" if witness["message"].startswith("consumer") else "producer"
-                died[witness["where"], role] = witness["error"] or "died"
+                died[witness["where"].split()[0], role] = witness["error"] or "died"
     return counts, died
 
 
