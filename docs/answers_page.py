@@ -11,6 +11,11 @@ from docs.markdown import MADE, paragraph
 from experiments.client_answers import ClientAnswer, read_answers
 from harness.systems import system_of
 
+#: In the order of the page: producers, transactions, consumers.
+_REQUESTS: Final = (
+    *("Produce", "InitProducerId", "Metadata", "AddPartitionsToTxn", "EndTxn"),
+    *("Fetch", "OffsetCommit", "Heartbeat", "JoinGroup"),
+)
 _HEAD: Final = (
     "This page is for people who choose or maintain a client library of Kafka. It says what became "
     "of each message when every broker worked, and answered one kind of request with one error. "
@@ -37,7 +42,7 @@ _COLUMNS: Final = (
 
 def answers_page() -> str:
     """The page as Markdown: a table for each request and error, a row for each client."""
-    found = read_answers()
+    found = sorted(read_answers(), key=lambda each: (_REQUESTS.index(each.request), each.error))
     lines = ["# What clients do with errors", "", MADE]
     for text in (_HEAD, _SCENARIO, _COLUMNS):
         lines += ["", *paragraph(text)]
