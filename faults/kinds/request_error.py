@@ -27,10 +27,11 @@ class RequestErrorParams(AnswerParams):
         ),
     )
     delay: Seconds = Field(
-        1.0,
-        gt=0,
+        0.0,
+        ge=0,
         le=600,
-        description="with `answered: before`, how long after the answer the broker gets the request",
+        description="with `answered: before`, how long after the answer the broker gets the request; "
+        "0: one second",
     )
     partitions: float = Field(
         1.0,
@@ -49,9 +50,14 @@ class RequestErrorParams(AnswerParams):
                 f"partitions must be 1 with answered: {self.answered}: a request is answered as a "
                 "whole; use answered: after"
             )
-        if self.answered != "before" and self.delay != type(self).model_fields["delay"].default:
+        if self.answered != "before" and self.delay:
             raise ValueError(f"delay means nothing with answered: {self.answered}: remove it")
         return self
+
+    @property
+    def later_s(self) -> float:
+        """How long after the answer the broker gets the request, with ``answered: before``."""
+        return self.delay or 1.0
 
 
 class RequestError(AnswerFault[RequestErrorParams]):
@@ -82,7 +88,7 @@ class RequestError(AnswerFault[RequestErrorParams]):
         seen = {
             "instead": "that the broker does not get",
             "after": "that the broker carried out",
-            "before": f"that the broker gets {params.delay:g} s later",
+            "before": f"that the broker gets {params.later_s:g} s later",
         }
         part = f" for {params.partitions:.0%} of the partitions" if params.partitions < 1 else ""
         return f"answer {params.which}, {seen[params.answered]}, with {params.error}{part}:"
@@ -97,4 +103,4 @@ class RequestError(AnswerFault[RequestErrorParams]):
         )
 
     def delay_s(self, params: RequestErrorParams) -> float:
-        return params.delay if params.answered == "before" else 0.0
+        return params.later_s if params.answered == "before" else 0.0
