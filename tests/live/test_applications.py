@@ -51,7 +51,6 @@ limits: {{drain: 20s}}
         "app-kafka-streams",
         "app-outbox",
         "app-nats",
-        "app-camel",
         pytest.param("app-spark", marks=pytest.mark.slow),
     ],
 )
