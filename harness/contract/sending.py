@@ -214,8 +214,8 @@ def keys_and_headers_of_a_template_are_sent(rig: Rig) -> None:
         for value, sent in _read(rig, topic)
         if value[:2] != HEADER_MAGIC  # no probe
     ]
-    equal("messages read again", len(bodies), producer.done_line.ok)
-    expect(bodies, "no message was read again")
+    equal("messages that another client reads", len(bodies), producer.done_line.ok)
+    expect(bodies, "another client reads no message")
     wrong = [
         (body, sent.get("trace"))
         for body, sent in bodies
