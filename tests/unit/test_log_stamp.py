@@ -31,6 +31,7 @@ CLIENTS = {
         "%3|1795363723.724|FAIL|producer-1| [thrd:127.0.240.1:19092/1]: Connect failed",
         "%6|1795363723.724|GETSUBSCRIPTIONS|producer-1| [thrd:main]: nothing",
     ),
+    "amqp-client": JAVA_CLIENT,
     "kafka-clients": JAVA_CLIENT,
     "pulsar-client-java": JAVA_CLIENT,
     "qpid-jms-legacy": JAVA_CLIENT,

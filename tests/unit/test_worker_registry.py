@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from harness.errors import UsageError, WorkerError
+from harness.systems import SYSTEMS
 from harness.workers import KIT, environments, launch, load_worker, worker_names
 
 
@@ -39,9 +40,7 @@ def worker_module(worker: str, name: str) -> ModuleType:
 def test_names_and_roles() -> None:
     assert {"confluent-kafka", "kafka-python"} <= set(worker_names("kafka"))
     assert "pulsar-client-java" in worker_names("pulsar")
-    assert set(worker_names()) == {
-        n for system in ("kafka", "nats", "pulsar", "qpid") for n in worker_names(system)
-    }
+    assert set(worker_names()) == {n for system in SYSTEMS for n in worker_names(system)}
     assert load_worker("confluent-kafka").roles == ["producer", "consumer", "pipeline", "audit"]
     assert load_worker("kafka-python").roles == ["producer", "consumer"]
 
