@@ -265,7 +265,11 @@ def _topics(plan: Plan) -> Rows:
         first = topics[0]
         many = f"{len(topics)} topics, {first.name} to {topics[-1].name}" if len(topics) > 1 else ""
         shape = _count(first.partitions, "partition") if not system.is_queue else ""
-        kept = "a queue" if system.is_queue else _count(first.replication, *system.copies)
+        kept = (
+            "a queue"
+            if system.is_queue and system.removes_settled(first.config)
+            else _count(first.replication, *system.copies)
+        )
         shares = plan.producers[0].topic_shares
         if any(each.topic_shares != shares for each in plan.producers):
             shares = {}  # of each producer's own messages, and they do not send to the same topics
