@@ -126,11 +126,11 @@ def _change_fault(data: Document, draw: _Draw) -> str:
 
 def _bring_together(data: Document, draw: _Draw) -> str:
     """Let a fault begin shortly after another one began."""
-    timed = [step for step in data.get("faults", []) if isinstance(step.get("at"), int | float)]
+    timed = [step for step in data.get("faults", []) if "at" in step]
     if len(timed) < 2:
         return ""
     moved, stays = draw.rng.sample(timed, 2)
-    moved["at"] = round(stays["at"] + draw.rng.uniform(0.0, 1.5), 1)
+    moved["at"] = round(_seconds(stays["at"]) + draw.rng.uniform(0.0, 1.5), 1)
     return f"{_step_words(moved)}, close to {stays.get('fault')}"
 
 
@@ -139,7 +139,7 @@ def _step_words(step: Document) -> str:
     words = [
         str(step.get("fault", "mix")),
         str(named),
-        f"at {step['at']:g} s" if "at" in step else "",
+        f"at {_seconds(step['at']):g} s" if "at" in step else "",
     ]
     return " ".join(word for word in words if word)
 
@@ -202,7 +202,12 @@ def _set(part: Document, key: str, value: Any, words: str) -> str:
 
 def load_seconds(data: Document) -> float:
     """Return the length of the load of a scenario."""
-    return float(str(parse_seconds(data["load"]["duration"])))
+    return _seconds(data["load"]["duration"])
+
+
+def _seconds(written: object) -> float:
+    """A time of a scenario, which may be a text such as ``1s``."""
+    return float(str(parse_seconds(written)))
 
 
 _Change = Callable[[Document, _Draw], str]

@@ -185,6 +185,9 @@ def _first(context: CommandContext, request: HuntRequest) -> Document:
     if not request.scenario:
         data["faults"] = []
         load.update(duration=ROUND_S, warm_up=_WARM_UP_S)
+    for side in _VALUES:
+        for name, spec in getattr(target.scenario.load, side).items():
+            load[side][name]["client"] = spec.client  # also where the file leaves it to the default
     if not isinstance(load.get("rate"), int | float):
         load["rate"] = min(_RATE_PER_S, (load.get("rate") or {}).get("at_most") or _RATE_PER_S)
     # The machine need not keep the rate of each changed scenario.

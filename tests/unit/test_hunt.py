@@ -193,6 +193,15 @@ def test_a_change_leaves_the_scenario_that_it_is_made_from() -> None:
     assert {"producers.app.count", "producers.app.lanes", "producers.app.results"} <= words
 
 
+def test_times_of_faults_may_be_written_with_a_unit() -> None:
+    steps = [{"fault": "kill", "at": "1s", "for": "2s"}, {"fault": "pause", "at": "2s"}]
+    scenario = {**SCENARIO, "faults": steps, "load": {**SCENARIO["load"], "duration": "12s"}}
+    found = [changed(scenario, [], CHOICES, random.Random(seed)) for seed in range(100)]
+    words = {word for each in found if each for word in each[1]}
+    assert {"without kill at 1 s", "without pause at 2 s"} <= words
+    assert any(word.startswith("kill at 2.") for word in words)
+
+
 # ----- features -----------------------------------------------------------------------------------
 
 
