@@ -3,12 +3,14 @@ received."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from faults.kit.answers import AnswerFault, AnswerParams
 from faults.kit.cluster_view import ability_of
+from harness.contracts.plan import FaultStep
 from harness.durations import Seconds
 from harness.errors import did_you_mean
 from harness.protocols.cluster import Cluster
@@ -65,7 +67,7 @@ class RequestError(AnswerFault[RequestErrorParams]):
 
     kind = "request-error"
     params = RequestErrorParams
-    samples = (
+    samples: ClassVar[Sequence[FaultStep]] = (
         {"requests": ["Produce"], "error": "NOT_LEADER_OR_FOLLOWER"},
         {"requests": ["Produce"], "error": "NOT_ENOUGH_REPLICAS"},
         {"requests": ["Produce"], "error": "REQUEST_TIMED_OUT", "answered": "after"},
