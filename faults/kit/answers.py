@@ -14,6 +14,7 @@ from faults.kit.network import Impaired, NetworkFault, is_of_clients
 from faults.kit.params import Inventory
 from faults.kit.requests import DRAWN_REQUESTS, RequestParams, requests_refusal
 from faults.kit.targets import parse
+from harness.contracts.plan import FaultStep
 from harness.errors import did_you_mean
 from harness.protocols.cluster import Cluster, HasPlacement, Proof
 from harness.protocols.network import (
@@ -125,7 +126,7 @@ class AnswerFault(NetworkFault[P], Generic[P]):
 
     silences: ClassVar[bool] = False
     how = "answer"
-    samples = DRAWN_REQUESTS
+    samples: ClassVar[Sequence[FaultStep]] = DRAWN_REQUESTS
     abilities = (ChangesAnswers, Killable, HasPlacement)
     needs = NetworkFault.needs | {ANSWERS}
 
