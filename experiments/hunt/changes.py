@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 #: A round has at most so many faults: with more, what showed it is hard to find.
 _MOST_FAULTS: Final = 6
 _RATES: Final = (100, 300, 1000, 2000, 4000)
-_PAYLOADS: Final = (0, 52, 150, 1000, 10_000, 60_000)
+_PAYLOADS: Final = (60, 150, 1000, 10_000, 60_000)
+#: More would test the disk of this machine.
+_MOST_BYTES_PER_S: Final = 6_000_000
 _KEYS: Final = (1, 3, 20, 1000)
 _PARTITIONS: Final = (1, 2, 3, 6, 12)
 _PRODUCERS: Final = (1, 2, 3)
@@ -148,8 +150,14 @@ def _step_words(step: Document) -> str:
 
 
 def _change_load(data: Document, draw: _Draw) -> str:
+    load = data["load"]
     key, values = draw.rng.choice((("rate", _RATES), ("payload", _PAYLOADS)))
-    return _set(data["load"], key, draw.rng.choice(values), f"load.{key}")
+    value = draw.rng.choice(values)
+    changed = {"rate": load["rate"], "payload": load.get("payload"), key: value}
+    sizes = [each for each in changed.values() if isinstance(each, int | float)]
+    if len(sizes) == 2 and sizes[0] * sizes[1] > _MOST_BYTES_PER_S:
+        return ""
+    return _set(load, key, value, f"load.{key}")
 
 
 def _change_topic(data: Document, draw: _Draw) -> str:

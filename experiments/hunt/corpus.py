@@ -1,11 +1,13 @@
 """The corpus of a hunt: a folder of scenarios that each showed something new.
 
-An entry is a small YAML file. Its name follows from its scenario, so two corpora are merged by
-copying the files of both into one folder.
+An entry is a small YAML file. Its name follows from its scenario without versions, so two corpora
+are merged by copying the files of both into one folder, and an entry that is played with a newer
+client keeps its name.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,9 +19,14 @@ from experiments.resolved import key_of
 from harness.contracts import typed
 from harness.errors import BrokerstormError, UsageError
 from harness.rundir import Document
+from harness.systems import DEFAULT
 from harness.yaml_lines import parse, read
 
 SUFFIX: Final = ".yaml"
+#: Keys of a load that have clients.
+CLIENTS: Final = ("producers", "consumers")
+#: Keys of a scenario that name programs to be started.
+_PROGRAMS: Final = ("applications", "workers")
 SCHEMA_VERSION: Final = 1
 
 
@@ -46,7 +53,17 @@ class CorpusEntry:
     @property
     def name(self) -> str:
         """Return the name of its file, without the suffix."""
-        return key_of(self.scenario)
+        return name_of(self.scenario)
+
+
+def name_of(scenario: Document) -> str:
+    """Return the same text for scenarios that differ in versions of clients and brokers only."""
+    data = copy.deepcopy(scenario)
+    data.get("cluster", {}).pop("version", None)
+    for side in CLIENTS:
+        for client in data["load"].get(side, {}).values():
+            client.pop("client_version", None)
+    return key_of(data)
 
 
 def write_entry(folder: Path, entry: CorpusEntry) -> None:
@@ -62,9 +79,12 @@ def write_entry(folder: Path, entry: CorpusEntry) -> None:
     unfinished.replace(path)  # after a kill there is the old file, the new one, or none
 
 
-def read_corpus(folder: Path, system: str) -> tuple[list[CorpusEntry], list[str]]:
-    """Return the entries of a corpus for one system, by name, and a line for each file that is left
-    out.
+def read_corpus(folder: Path, first: Document) -> tuple[list[CorpusEntry], list[str]]:
+    """Return the entries of a corpus, by name, and a line for each file that is left out: it is
+    damaged, for another system, or would start other programs.
+
+    Args:
+        first: the scenario that the hunt begins with.
 
     Raises:
         UsageError: it is not a folder.
@@ -80,11 +100,22 @@ def read_corpus(folder: Path, system: str) -> tuple[list[CorpusEntry], list[str]
         except BrokerstormError as error:
             left_out.append(" ".join(str(error).split()))
             continue
-        if (found := str(entry.scenario.get("system", "kafka"))) == system:
-            entries.append(entry)
+        if why := _why_not(entry.scenario, first):
+            left_out.append(f"{path}: {why}")
         else:
-            left_out.append(f"{path}: is for {found}, and this hunt is on {system}")
+            entries.append(entry)
     return entries, left_out
+
+
+def _why_not(scenario: Document, first: Document) -> str:
+    """Why an entry is not for the hunt that begins with another scenario; empty if it is."""
+    found, ours = (str(each.get("system", DEFAULT.name)) for each in (scenario, first))
+    if found != ours:
+        return f"is for {found}, and this hunt is on {ours}"
+    for key in _PROGRAMS:
+        if scenario.get(key) and scenario[key] != first.get(key):
+            return f"has {key} that the scenario of this hunt does not have"
+    return ""
 
 
 def _read_entry(path: Path) -> CorpusEntry:

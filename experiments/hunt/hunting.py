@@ -23,6 +23,7 @@ from experiments.hunt.search import Found, Hunt
 from experiments.plans import drawn, read_scenario, resolve_scenario
 from experiments.preflight import preflight
 from experiments.resolved import Resolved, RoundOptions, key_of
+from experiments.shrink.reductions import cost
 from experiments.shrink.targets import pinned_data, read_target
 from experiments.shrink.words import file_text
 from harness.errors import BrokerstormError, UsageError, did_you_mean
@@ -126,9 +127,10 @@ def _prepared(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hu
         BrokerstormError: it could not be started, and it has no folder.
     """
     data = _first(context, request)
-    before, left_out = (
-        read_corpus(request.corpus, data.get("system", "kafka")) if request.corpus else ([], [])
-    )
+    _refuse_short(request, data)
+    before, left_out = read_corpus(request.corpus, data) if request.corpus else ([], [])
+    for entry in before:
+        _use(entry.scenario, *_worker_of(request.client))
     seed = drawn(request.seed)
     root = new_run(context.run_dir, str(data["name"]))
     options = request.options()
@@ -192,9 +194,19 @@ def _first(context: CommandContext, request: HuntRequest) -> Document:
         load["rate"] = min(_RATE_PER_S, (load.get("rate") or {}).get("at_most") or _RATE_PER_S)
     # The machine need not keep the rate of each changed scenario.
     data["require"] = {**data.get("require", {}), "rate_ratio": 0.0}
-    if worker:
-        _use(data, worker, version)
+    _use(data, worker, version)
     return data
+
+
+def _refuse_short(request: HuntRequest, data: Document) -> None:
+    """Raises: UsageError: the budget is shorter than one round."""
+    round_s = cost(data)[0]
+    if request.budget_s is not None and request.budget_s < round_s:
+        raise UsageError(
+            f"--budget {request.budget_s:g} s is shorter than one round, which takes {round_s:g} s"
+            " and the time to start and to judge",
+            hint="--budget 10m",
+        )
 
 
 def _worker_of(client: str) -> tuple[WorkerSpec | None, str]:
@@ -212,8 +224,11 @@ def _worker_of(client: str) -> tuple[WorkerSpec | None, str]:
     return load_worker(name), version
 
 
-def _use(data: Document, worker: WorkerSpec, version: str) -> None:
-    """Let every producer and consumer use one client, with settings that lose nothing."""
+def _use(data: Document, worker: WorkerSpec | None, version: str) -> None:
+    """Let every producer and consumer use one client, with settings that lose nothing; without one,
+    the scenario stays as it is."""
+    if worker is None:
+        return
     settings = {"producers": worker.contract.durable, "consumers": {}}
     for side, role in (("producers", "producer"), ("consumers", "consumer")):
         for spec in data["load"].get(side, {}).values():
@@ -294,7 +309,7 @@ def _play(
             on_entry=partial(write_entry, corpus),
             on_found=partial(_write_found, root),
         )
-        Rounds(root, campaign, budget=budget).run(hunting.rounds())
+        Rounds(root, campaign, budget=budget, tell=tell).run(hunting.rounds())
     return root, hunting, corpus
 
 

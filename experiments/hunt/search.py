@@ -19,10 +19,9 @@ from typing import Final
 
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy
 from experiments.hunt.changes import Choices, changed
-from experiments.hunt.corpus import CorpusEntry
+from experiments.hunt.corpus import CorpusEntry, name_of
 from experiments.hunt.features import LOG, features_of
 from experiments.judging import RoundOutcome
-from experiments.resolved import key_of
 from experiments.shrink.words import file_text
 from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
@@ -184,24 +183,32 @@ class Hunt:
             expected_s=self._round_s,
             tolerates=(EnvironmentNotReady,),
             features=features_of,
+            told=partial(self._said, entry),
         )
         self._round_s = max(self._round_s, outcome.duration_s)
-        self.tell(f"round {self.played}: {self._said(entry, outcome)}")
+        if outcome.run is not None:
+            self._take_in(entry, outcome)
         return outcome
 
-    def _said(self, entry: CorpusEntry, outcome: RoundOutcome) -> str:
-        """Take in the features of a round; the round in words."""
-        changes = ", ".join(entry.changes) or "as it is"
-        if outcome.run is None:
-            return f"{changes} · not played: {outcome.why_not}"
+    def _take_in(self, entry: CorpusEntry, outcome: RoundOutcome) -> None:
+        """Count the features of a round, and keep it if it has a new one."""
         self.judged += 1
-        new = [feature for feature in outcome.features if feature not in self.seen]
+        is_new = bool(self._new_in(outcome)) or not self.entries
         self.seen.update(outcome.features)
-        is_kept = entry.name in {each.name for each in self.entries}
-        if (new or not self.entries) and not is_kept:
+        if is_new and entry.name not in {each.name for each in self.entries}:
             self.last_new = self.played
             self.entries.append(replace(entry, features=tuple(outcome.features)))
             self.on_entry(self.entries[-1])
+
+    def _new_in(self, outcome: RoundOutcome) -> list[str]:
+        return [feature for feature in outcome.features if feature not in self.seen]
+
+    def _said(self, entry: CorpusEntry, outcome: RoundOutcome) -> str:
+        """A round in words, before its features are taken in."""
+        changes = f"round {self.played}: {', '.join(entry.changes) or 'as it is'}"
+        if outcome.run is None:
+            return f"{changes} · not played: {outcome.why_not}"
+        new = self._new_in(outcome)
         violated = "".join(f" · {cls} {n:,}" for cls, n in outcome.run.violations.items())
         more = f" and {len(new) - 1} more" if len(new) > 1 else ""
         news = f"new: {_least_common(new)}{more}" if new else "nothing new"
@@ -220,7 +227,7 @@ class Hunt:
             at = rng.choices(range(len(self.entries)), [*map(self._energy, self.entries)])[0]
             parent = self.entries[at]
             found = changed(parent.scenario, donors, self.choices, rng)
-            if found is None or (name := key_of(found[0])) in self._keys:
+            if found is None or (name := name_of(found[0])) in self._keys:
                 continue
             self._keys.add(name)
             seed = self.seed + number

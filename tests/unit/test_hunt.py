@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from analysis.findings import Status
 from cli import main
 from experiments.experiment import RoundRequest
 from experiments.hunt.changes import Choices, changed
-from experiments.hunt.corpus import CorpusEntry, read_corpus, write_entry
+from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, write_entry
 from experiments.hunt.features import features_of, masked, power_of_two
 from experiments.hunt.search import REPEATS, Hunt
 from experiments.judging import RoundOutcome
@@ -256,14 +257,17 @@ def test_a_corpus_is_read_as_it_was_written_and_damaged_files_are_left_out(tmp_p
     write_entry(tmp_path, entry)
     write_entry(tmp_path, entry)
     write_entry(tmp_path, replace(entry, scenario={**SCENARIO, "system": "nats"}))
+    programs = {"applications": {"billing": {"run": ["./theirs"]}}}
+    write_entry(tmp_path, replace(entry, scenario={**SCENARIO, **programs}))
     (tmp_path / "damaged.yaml").write_text("schema_version: 1\nseed: [")
     (tmp_path / "old.yaml").write_text("schema_version: 7")
     (tmp_path / "other.yaml").write_text("schema_version: 1\nseed: 3\n")
-    entries, left_out = read_corpus(tmp_path, "kafka")
+    entries, left_out = read_corpus(tmp_path, SCENARIO)
     assert [(each.name, each.scenario, each.seed) for each in entries] == [
         (entry.name, SCENARIO, 5)
     ]
-    assert len(left_out) == 4
+    assert len(left_out) == 5
+    assert any("has applications that the scenario of this hunt does not" in x for x in left_out)
     for name, text in {
         "damaged.yaml": "YAML",
         "old.yaml": "schema_version is 7",
@@ -273,8 +277,16 @@ def test_a_corpus_is_read_as_it_was_written_and_damaged_files_are_left_out(tmp_p
     assert any("is for nats, and this hunt is on kafka" in line for line in left_out)
 
 
+def test_an_entry_that_is_played_with_a_newer_client_keeps_its_name() -> None:
+    newer = copy.deepcopy(SCENARIO)
+    newer["load"]["producers"]["app"]["client_version"] = "2.16.1"
+    assert name_of(newer) == name_of(SCENARIO)
+    newer["load"]["producers"]["app"]["client"] = "franz-go"
+    assert name_of(newer) != name_of(SCENARIO)
+
+
 def test_a_corpus_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
-    assert read_corpus(tmp_path / "new", "kafka") == ([], [])
+    assert read_corpus(tmp_path / "new", SCENARIO) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -282,6 +294,7 @@ def test_a_corpus_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     [
         (["--client", "kafka-clients"], "how long may the hunt take?"),
         (["--budget", "1m"], "which scenario or client?"),
+        (["kafka-smoke", "--budget", "2s"], "--budget 2 s is shorter than one round"),
         (["--client", "kafka-client", "--budget", "1m"], "--client kafka-client: no such client"),
         (["kafka-smoke", "--known", "lost", "--budget", "1m"], "--known lost is not a class"),
         (
