@@ -72,6 +72,16 @@ def own_engine(folder: Path) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        unmount_below(folder)
+
+
+def unmount_below(folder: Path) -> None:
+    """Unmount what an engine left below its folder: the network namespace of this machine, after a
+    container that used it."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        place = Path(line.split()[1])
+        if folder in place.parents:
+            subprocess.run(["umount", str(place)], check=True)
 
 
 def _wait_for(process: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
