@@ -88,6 +88,7 @@ class HuntQuestion:
         before: the entries of the corpus at that time.
         corpus: the folder that new entries are written to; empty = below the hunt's own.
         kinds: kinds of fault that could be injected on the machine at that time.
+        is_calm: it is not a scenario of the user.
     """
 
     command: str
@@ -97,6 +98,7 @@ class HuntQuestion:
     corpus: str = ""
     kinds: list[str] = field(default_factory=list)
     known: list[str] = field(default_factory=list)
+    is_calm: bool = False
 
 
 def hunt(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hunt, Path]:
@@ -152,6 +154,7 @@ def _prepared(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hu
         corpus=str(request.corpus.absolute()) if request.corpus else "",
         kinds=kinds,
         known=list(request.known),
+        is_calm=not request.scenario,
     )
     keep_asked(root, KIND, asked)
     return root, asked
@@ -304,6 +307,7 @@ def _play(
             command=asked.command,
             before=asked.before,
             known=frozenset(asked.known),
+            is_calm=asked.is_calm,
             rounds_at_most=request.rounds,
             tell=tell,
             on_entry=partial(write_entry, corpus),

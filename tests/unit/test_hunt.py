@@ -147,6 +147,14 @@ def test_a_scenario_that_shows_a_class_by_itself_is_refused() -> None:
     assert caught.value.hint == "--known acked-lost ignores this class"
 
 
+def test_what_a_calm_load_shows_is_found_and_then_ignored() -> None:
+    hunting = Rounds(violates=lambda data: True).hunt(is_calm=True)
+    (found,) = hunting.found
+    assert (found.entry.scenario, found.shown) == (SCENARIO, REPEATS)
+    assert "acked-lost" in hunting.known
+    assert hunting.played == 40
+
+
 def test_the_corpus_of_before_is_played_first() -> None:
     before = CorpusEntry(
         scenario={**SCENARIO, "faults": [{"fault": "kill", "at": 3.0}]}, seed=3, features=()
