@@ -182,12 +182,12 @@ class Hunt:
     def _play(self, entry: CorpusEntry) -> Strategy[RoundOutcome]:
         if self.rounds_at_most is not None and self.played >= self.rounds_at_most:
             raise OutOfBudget(f"is more than --rounds {self.rounds_at_most}")
-        self.played += 1
+        number = self.played + 1
         outcome = yield RoundRequest(
-            name=f"round-{self.played:04d}",
+            name=f"round-{number:04d}",
             key=f"{entry.name} {entry.seed}",
             plan=partial(self.plan, entry.scenario, entry.seed),
-            number=self.played,
+            number=number,
             command=self.command,
             scenario=partial(file_text, entry.scenario, [], {}),
             expected_s=self._round_s,
@@ -195,6 +195,7 @@ class Hunt:
             features=features_of,
             told=partial(self._said, entry),
         )
+        self.played = number
         self._round_s = max(self._round_s, outcome.duration_s)
         if outcome.run is not None:
             self._take_in(entry, outcome)
@@ -215,14 +216,14 @@ class Hunt:
 
     def _said(self, entry: CorpusEntry, outcome: RoundOutcome) -> str:
         """A round in words, before its features are taken in."""
-        changes = f"round {self.played}: {', '.join(entry.changes) or 'as it is'}"
+        changes = f"round {self.played + 1}: {', '.join(entry.changes) or 'as it is'}"
         if outcome.run is None:
             return f"{changes} · not played: {outcome.why_not}"
         new = self._new_in(outcome)
         violated = "".join(f" · {cls} {n:,}" for cls, n in outcome.run.violations.items())
         more = f" and {len(new) - 1} more" if len(new) > 1 else ""
         news = f"new: {_least_common(new)}{more}" if new else "nothing new"
-        since = self.played - self.last_new
+        since = self.played + 1 - self.last_new
         rest = f" for {since} rounds" if not new and since > 1 else ""
         return f"{changes} · {outcome.run.verdict}{violated} · {news}{rest}"
 
