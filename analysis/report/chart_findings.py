@@ -21,6 +21,10 @@ from analysis.report.story import grave
 #: Classes with charts of their own, and partitions with a row of their own in one.
 MAX_CHARTS, MAX_ROWS = 3, 12
 LANE_HEIGHT, ROW_HEIGHT, BAR_HEIGHT, AXIS_HEIGHT = 22, 15, 112, 54
+#: Room above the highest bar for its number, as a share of the bar's height.
+NUMBER_SHARE = 0.25
+#: Where a logarithmic scale begins, so that a bar of one message can be seen.
+LEAST_COUNT = 0.5
 #: From this ratio of the fullest to the emptiest window on, counts have a logarithmic scale.
 LOG_FROM = 20
 #: Share of the axis that the number above a bar takes; a lower bar that is nearer has none.
@@ -152,7 +156,9 @@ def is_logarithmic(findings: Sequence[Finding]) -> bool:
 def counts_range(findings: Sequence[Finding]) -> Any:
     """The scale of counts that all these findings fit."""
     most = max(number for finding in findings for number in _Counts.from_finding(finding).all)
-    return Range1d(0.5, most * 4) if is_logarithmic(findings) else Range1d(0, most * 1.25)
+    if not is_logarithmic(findings):
+        return Range1d(0, most * (1 + NUMBER_SHARE))
+    return Range1d(LEAST_COUNT, most * (most / LEAST_COUNT) ** NUMBER_SHARE)
 
 
 def counts_plot(axis: TimeAxis, finding: Finding, scale: Any) -> Any:

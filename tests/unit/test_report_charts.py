@@ -3,6 +3,7 @@ alike."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -78,6 +79,13 @@ def test_few_messages_beside_many_stand_on_a_logarithmic_scale() -> None:
     )
     assert counts_range([lost_finding()]).start == 0.5
     assert counts_range([even]).start == 0
+
+
+def test_the_number_above_the_highest_bar_of_a_logarithmic_scale_has_room() -> None:
+    counts = StreamCount(stream="a", count=37_831, windows=[(9, 36_455), (14, 1_376)])
+    many = replace(lost_finding(), by_stream=(counts,))
+    decades = math.log10(counts_range([many]).end / counts_range([many]).start)
+    assert math.log10(counts_range([many]).end / 36_455) > 0.15 * decades
 
 
 def test_partitions_beyond_the_rows_of_a_chart_stand_together(
