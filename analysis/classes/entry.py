@@ -42,7 +42,7 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
         "what the client's settings promise is stated (worker.toml, import.yaml), "
         "and no setting lets its broker drop messages"
     ),
-    "answers-kept": "no fault gave its client an error that excuses it and that its broker had not said",
+    "answers-kept": "no error that a fault made up excuses it",
 }
 
 #: What a run must have for a class to be about it; and why it is not, without.
