@@ -172,6 +172,7 @@ class FileDamage(SeveralNodesFault[FileDamageParams]):
     `for`."""
 
     kind = "file-damage"
+    samples = ()  # it removes what was acknowledged
     abilities = (DamagesFiles, Killable, Stoppable, HasPlacement)
     params = FileDamageParams
 

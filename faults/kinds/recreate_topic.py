@@ -69,6 +69,7 @@ class RecreateTopic(TopicFault[RecreateTopicParams]):
     lost."""
 
     kind = "recreate-topic"
+    samples = ()  # it removes what was acknowledged
     abilities = (RemakesTopics, HasPlacement)
     params = RecreateTopicParams
 

@@ -76,6 +76,7 @@ class Truncate(TopicFault[TruncateParams]):
     """Remove the oldest messages of a topic (DeleteRecords); they do not count as lost."""
 
     kind = "truncate"
+    samples = ()  # it removes what was acknowledged
     abilities = (TruncatesLogs, HasPlacement)
     params = TruncateParams
 

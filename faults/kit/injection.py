@@ -137,6 +137,7 @@ class FaultKind(ABC, Generic[P]):
     #: Before the time that it lasts, in `sentence`.
     lasts_word: ClassVar[str] = "for"
     #: Values for keys without a default, for steps that are drawn at random; one of them is used.
+    #: Empty: such a step is never drawn.
     samples: ClassVar[Sequence[FaultStep]] = ({},)
 
     @classmethod

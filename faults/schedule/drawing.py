@@ -60,6 +60,8 @@ def draw_step(name: str, inventory: Inventory, rng: random.Random, load_s: float
         StepProblem: no step of this kind fits, or its length is not known.
     """
     kind = find_kind(name)
+    if not kind.samples:
+        raise StepProblem("fault", f"{name} is never drawn")
     problem = StepProblem("fault", f"{name} takes longer than the load")
     for _ in range(_DRAWS):
         step = {"fault": name, "at": _FIRST_S, **_drawn_keys(kind, inventory, rng)}
@@ -79,11 +81,14 @@ def change_step(
 ) -> FaultStep | None:
     """Return a step that begins at another time, or has another value of one key.
 
-    None if it cannot be changed: a mix, a step that repeats, or a change that does not fit.
+    None if it cannot be changed: a mix, a step that repeats, a kind that is never drawn, or a
+    change that does not fit.
     """
     if "mix" in step or "at" not in step:
         return None
     kind = find_kind(step.get("fault"))
+    if not kind.samples:
+        return None
     redrawn = _drawn_keys(kind, inventory, rng)
     key = rng.choice(["at", *redrawn])
     changed = {**step, key: redrawn.get(key, step["at"])}

@@ -171,6 +171,7 @@ def test_drawn_steps_fit_the_plan_and_end_within_the_load() -> None:
     rng = random.Random(1)
     kinds = faults.drawable(INVENTORY, LOAD_S)
     assert {"kill", "pause", "client-kill", "leader-move", "latency"} <= {*kinds}
+    assert not {"truncate", "file-damage", "recreate-topic"} & {*kinds}
     for kind in kinds:
         for _ in range(20):
             step = faults.draw_step(kind, INVENTORY, rng, LOAD_S)
