@@ -274,6 +274,11 @@ def _play(
         (found,) = _resolved(root, options, data, seed).plans
         return found
 
+    def repeat(name: str, seed: int) -> str:
+        scenario = str(RunDir(root.root / name).scenario.absolute())
+        asked = {"scenario": scenario, "seed": seed, "runtime": options.runtime}
+        return context.repeat("run", asked)
+
     inventories: dict[str, Inventory] = {}
 
     def inventory(data: Document) -> Inventory:
@@ -304,7 +309,7 @@ def _play(
                 inventory=inventory,
                 values=_values(asked.data),
             ),
-            command=asked.command,
+            repeat=repeat,
             before=asked.before,
             known=frozenset(asked.known),
             is_calm=asked.is_calm,

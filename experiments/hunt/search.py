@@ -74,6 +74,7 @@ class Hunt:
         plan: a scenario and a seed -> the plan; raises a `BrokerstormError` for what cannot be
             played.
         choices: what changes choose from.
+        repeat: the name and seed of a round -> the command that plays this round again.
         known: classes that are not looked for.
         is_calm: the first scenario has no faults and none of the user's settings, so what it shows
             was found, too.
@@ -88,7 +89,7 @@ class Hunt:
     seed: int
     plan: Callable[[Document, int], Plan]
     choices: Choices
-    command: str = ""
+    repeat: Callable[[str, int], str] = lambda name, seed: ""
     before: Sequence[CorpusEntry] = ()
     known: frozenset[str] = frozenset()
     is_calm: bool = False
@@ -183,12 +184,13 @@ class Hunt:
         if self.rounds_at_most is not None and self.played >= self.rounds_at_most:
             raise OutOfBudget(f"is more than --rounds {self.rounds_at_most}")
         number = self.played + 1
+        name = f"round-{number:04d}"
         outcome = yield RoundRequest(
-            name=f"round-{number:04d}",
+            name=name,
             key=f"{entry.name} {entry.seed}",
             plan=partial(self.plan, entry.scenario, entry.seed),
             number=number,
-            command=self.command,
+            command=self.repeat(name, entry.seed),
             scenario=partial(file_text, entry.scenario, [], {}),
             expected_s=self._round_s,
             tolerates=(EnvironmentNotReady,),

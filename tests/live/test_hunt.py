@@ -3,6 +3,7 @@ is continued."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 
 from harness.rundir import read_jsonl
 from tests.live.cluster_rig import ClusterPool
+from tests.live.printed import assert_accepted
 from tests.live.run_rig import brokerstorm
 
 pytestmark = [pytest.mark.live, pytest.mark.extended, pytest.mark.usefixtures("spark")]
@@ -50,6 +52,11 @@ def test_a_hunt_keeps_what_is_new_and_is_continued(
     assert any(each.startswith(("log client", "log broker")) for each in outcome["features"])
     (entry,) = corpus.glob("*.yaml")
     assert yaml.safe_load(entry.read_text())["features"] == outcome["features"]
+
+    shown = brokerstorm("--json", "show", str(folder / "round-0001"))
+    repeated = shlex.split(shown.document["command"])
+    assert repeated[:2] == ["brokerstorm", "run"], shown.document["command"]
+    assert_accepted(repeated[1:])
 
     again = brokerstorm(*runs, "--resume", folder.name, "--rounds", "2")
     assert again.document["rounds"] == 2, again.err
