@@ -23,7 +23,7 @@ from harness.errors import Exit, UsageError
 from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
-    from experiments.hunt.search import Found, Hunt
+    from experiments.hunt.search import Discovery, Hunt
     from harness.rundir import RunDir
 
 
@@ -131,7 +131,7 @@ def _show(settings: Settings, root: RunDir, hunting: Hunt, corpus: Path) -> int:
     return int(code)
 
 
-def _show_found(root: RunDir, found: Found) -> None:
+def _show_found(root: RunDir, found: Discovery) -> None:
     from experiments.hunt.hunting import found_file
 
     path = found_file(root, found)

@@ -19,7 +19,7 @@ from experiments.experiment import Budget, Rounds
 from experiments.folders import begun, close_run_folder, keep_asked, playing
 from experiments.hunt.changes import Choices, load_seconds
 from experiments.hunt.corpus import CorpusEntry, read_corpus, write_entry
-from experiments.hunt.search import Found, Hunt
+from experiments.hunt.search import Discovery, Hunt
 from experiments.plans import drawn, read_scenario, resolve_scenario
 from experiments.preflight import preflight
 from experiments.resolved import Resolved, RoundOptions, key_of
@@ -327,12 +327,12 @@ def _first_step(name: str, inventory: Inventory, data: Document) -> FaultStep:
     return faults.draw_step(name, inventory, random.Random(name), load_seconds(data))
 
 
-def found_file(root: RunDir, found: Found) -> Path:
+def found_file(root: RunDir, found: Discovery) -> Path:
     """Return the scenario file of something that was found."""
     return root.root / f"found-{found.number}.yaml"
 
 
-def _write_found(root: RunDir, found: Found) -> None:
+def _write_found(root: RunDir, found: Discovery) -> None:
     """Write the scenario that showed something, with what is known of it as its head."""
     changes = ", ".join(found.entry.changes) or "as it is"
     head = [

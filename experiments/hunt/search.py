@@ -41,7 +41,7 @@ _SELF_ACCUSED: Final = re.compile(
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class Discovery:
     """What a hunt found.
 
     Attributes:
@@ -96,9 +96,9 @@ class Hunt:
     rounds_at_most: int | None = None
     tell: Callable[[str], None] = lambda text: None
     on_entry: Callable[[CorpusEntry], None] = lambda entry: None
-    on_found: Callable[[Found], None] = lambda found: None
+    on_found: Callable[[Discovery], None] = lambda found: None
     entries: list[CorpusEntry] = field(default_factory=list)
-    found: list[Found] = field(default_factory=list)
+    found: list[Discovery] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
     played: int = 0
     judged: int = 0
@@ -156,14 +156,14 @@ class Hunt:
         what = self._found_in(outcome)
         if not what or any(each.what == what for each in self.found):
             return
-        found = Found(number=len(self.found) + 1, what=what, entry=entry)
+        found = Discovery(number=len(self.found) + 1, what=what, entry=entry)
         self.found.append(found)
         self._count(found, outcome)
         while found.is_violation and len(found.rounds) < REPEATS:
             outcome = yield from self._play(entry)
             self._count(found, outcome)
 
-    def _count(self, found: Found, outcome: RoundOutcome) -> None:
+    def _count(self, found: Discovery, outcome: RoundOutcome) -> None:
         found.rounds.append(outcome.name)
         found.shown += outcome.run is not None and self._found_in(outcome) == found.what
         self.on_found(found)
