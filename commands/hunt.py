@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
     help="Folder of scenarios that showed something new: they are played first, and new ones are "
-    "added. Default: a folder in the folder of the hunt.",
+    "added. Default: a folder in the folder of the hunt. With --resume, new ones are added only.",
 )
 @click.option(
     "--known",
@@ -99,7 +100,7 @@ def hunt(
     from harness.errors import did_you_mean
 
     if given["resume"] is not None:
-        refuse_beside_resume("a hunt", "budget", "rounds", "offline", "runtime", "master")
+        refuse_beside_resume("a hunt", "budget", "rounds", "corpus", "offline", "runtime", "master")
     if budget is None and given["rounds"] is None:
         raise UsageError("how long may the hunt take?", hint="add --budget 30m")
     for each in known:
@@ -125,7 +126,8 @@ def _show(settings: Settings, root: RunDir, hunting: Hunt, corpus: Path) -> int:
             _show_found(root, each)
         if not hunting.found:
             paragraph("nothing was found: no promise was broken in these rounds")
-        paragraph(f"`brokerstorm hunt --resume {root.run_id} --budget 30m` continues")
+        more = "" if root.root in corpus.parents else f" --corpus {shlex.quote(str(corpus))}"
+        paragraph(f"`brokerstorm hunt --resume {root.run_id} --budget 30m{more}` continues")
 
     settings.show({"exit_code": int(code), **document(root, hunting, corpus)}, text)
     return int(code)

@@ -8,18 +8,20 @@ client keeps its name.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
 import yaml
 
+from experiments.plans import JARS
 from experiments.resolved import key_of
 from harness.contracts import typed
 from harness.errors import BrokerstormError, UsageError
 from harness.rundir import Document
 from harness.systems import DEFAULT
+from harness.toolchains.own_builds import PREFIX
 from harness.yaml_lines import parse, read
 
 SUFFIX: Final = ".yaml"
@@ -79,12 +81,15 @@ def write_entry(folder: Path, entry: CorpusEntry) -> None:
     unfinished.replace(path)  # after a kill there is the old file, the new one, or none
 
 
-def read_corpus(folder: Path, first: Document) -> tuple[list[CorpusEntry], list[str]]:
+def read_corpus(
+    folder: Path, first: Document, prepare: Callable[[CorpusEntry], None]
+) -> tuple[list[CorpusEntry], list[str]]:
     """Return the entries of a corpus, by name, and a line for each file that is left out: it is
-    damaged, for another system, or would start other programs.
+    damaged, for another system, would start other programs, or cannot be played.
 
     Args:
         first: the scenario that the hunt begins with.
+        prepare: makes an entry ready to be played; raises a `BrokerstormError` if it cannot be.
 
     Raises:
         UsageError: it is not a folder.
@@ -97,11 +102,11 @@ def read_corpus(folder: Path, first: Document) -> tuple[list[CorpusEntry], list[
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
             entry = _read_entry(path)
+            if why := _why_not(entry.scenario, first):
+                raise UsageError(why)
+            prepare(entry)
         except BrokerstormError as error:
-            left_out.append(" ".join(str(error).split()))
-            continue
-        if why := _why_not(entry.scenario, first):
-            left_out.append(f"{path}: {why}")
+            left_out.append(f"{path}: {' '.join(str(error).split())}")
         else:
             entries.append(entry)
     return entries, left_out
@@ -115,7 +120,18 @@ def _why_not(scenario: Document, first: Document) -> str:
     for key in _PROGRAMS:
         if scenario.get(key) and scenario[key] != first.get(key):
             return f"has {key} that the scenario of this hunt does not have"
+    if builds := _builds(scenario) - _builds(first):
+        return f"uses {min(builds)}, a build that the scenario of this hunt does not use"
     return ""
+
+
+def _builds(value: object) -> set[str]:
+    """The builds on this machine that a scenario names instead of versions: using one compiles or
+    starts it."""
+    if isinstance(value, str):
+        return {value} if value.startswith((PREFIX, JARS)) else set()
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {build for part in parts for build in _builds(part)}
 
 
 def _read_entry(path: Path) -> CorpusEntry:
@@ -123,5 +139,5 @@ def _read_entry(path: Path) -> CorpusEntry:
     document, _ = parse(path, read(path), what="an entry of a corpus")
     version = document.pop("schema_version", None)
     if version != SCHEMA_VERSION:
-        raise UsageError(f"{path}: schema_version is {version!r}, this version reads 1")
-    return typed(document, CorpusEntry, str(path))
+        raise UsageError(f"schema_version is {version!r}, this version reads 1")
+    return typed(document, CorpusEntry, "the entry")

@@ -86,7 +86,6 @@ class HuntQuestion:
     Attributes:
         data: the scenario that everything is changed from.
         before: the entries of the corpus at that time.
-        corpus: the folder that new entries are written to; empty = below the hunt's own.
         kinds: kinds of fault that could be injected on the machine at that time.
         is_calm: it is not a scenario of the user.
     """
@@ -95,7 +94,6 @@ class HuntQuestion:
     seed: int
     data: Document
     before: list[CorpusEntry] = field(default_factory=list)
-    corpus: str = ""
     kinds: list[str] = field(default_factory=list)
     known: list[str] = field(default_factory=list)
     is_calm: bool = False
@@ -130,9 +128,6 @@ def _prepared(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hu
     """
     data = _first(context, request)
     _refuse_short(request, data)
-    before, left_out = read_corpus(request.corpus, data) if request.corpus else ([], [])
-    for entry in before:
-        _use(entry.scenario, *_worker_of(request.client))
     seed = drawn(request.seed)
     root = new_run(context.run_dir, str(data["name"]))
     options = request.options()
@@ -140,6 +135,11 @@ def _prepared(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hu
         resolved = _resolved(root, options, data, seed)
         preflight(resolved, context.run_dir, ask_indexes=False).require()
         kinds = _kinds(context, options, root, data, seed)
+        before, left_out = (
+            read_corpus(request.corpus, data, partial(_prepare_entry, request, options, root))
+            if request.corpus
+            else ([], [])
+        )
     except BrokerstormError as error:
         close_run_folder(root, error)
         raise
@@ -151,7 +151,6 @@ def _prepared(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hu
         seed=seed,
         data=data,
         before=before,
-        corpus=str(request.corpus.absolute()) if request.corpus else "",
         kinds=kinds,
         known=list(request.known),
         is_calm=not request.scenario,
@@ -199,6 +198,19 @@ def _first(context: CommandContext, request: HuntRequest) -> Document:
     data["require"] = {**data.get("require", {}), "rate_ratio": 0.0}
     _use(data, worker, version)
     return data
+
+
+def _prepare_entry(
+    request: HuntRequest, options: RoundOptions, root: RunDir, entry: CorpusEntry
+) -> None:
+    """Let an entry of a corpus use the client that is asked for.
+
+    Raises:
+        BrokerstormError: it cannot be played, as it was stored or with this client.
+    """
+    _resolved(root, options, entry.scenario, entry.seed)
+    _use(entry.scenario, *_worker_of(request.client))
+    _resolved(root, options, entry.scenario, entry.seed)
 
 
 def _refuse_short(request: HuntRequest, data: Document) -> None:
@@ -268,7 +280,8 @@ def _play(
     context: CommandContext, request: HuntRequest, root: RunDir, asked: HuntQuestion
 ) -> tuple[RunDir, Hunt, Path]:
     options = request.options()
-    corpus = Path(asked.corpus) if asked.corpus else root.root / CORPUS
+    # Named by the user each time: the folder of a hunt may come from somebody else.
+    corpus = request.corpus or root.root / CORPUS
 
     def plan(data: Document, seed: int) -> Plan:
         (found,) = _resolved(root, options, data, seed).plans

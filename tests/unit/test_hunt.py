@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import yaml
 
 import faults
 from analysis.findings import Status
@@ -19,6 +20,7 @@ from experiments.experiment import RoundRequest
 from experiments.hunt.changes import Choices, changed
 from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, write_entry
 from experiments.hunt.features import features_of, masked, power_of_two
+from experiments.hunt.hunting import HuntRequest, _prepared
 from experiments.hunt.search import REPEATS, Hunt
 from experiments.judging import RoundOutcome
 from experiments.resolved import node_roles
@@ -268,14 +270,17 @@ def test_a_corpus_is_read_as_it_was_written_and_damaged_files_are_left_out(tmp_p
     write_entry(tmp_path, replace(entry, scenario={**SCENARIO, "system": "nats"}))
     programs = {"applications": {"billing": {"run": ["./theirs"]}}}
     write_entry(tmp_path, replace(entry, scenario={**SCENARIO, **programs}))
+    build = {"cluster": {"version": "dir:/theirs"}, "load": SCENARIO["load"] | {"rate": 5}}
+    write_entry(tmp_path, replace(entry, scenario={**SCENARIO, **build}))
     (tmp_path / "damaged.yaml").write_text("schema_version: 1\nseed: [")
     (tmp_path / "old.yaml").write_text("schema_version: 7")
     (tmp_path / "other.yaml").write_text("schema_version: 1\nseed: 3\n")
-    entries, left_out = read_corpus(tmp_path, SCENARIO)
+    entries, left_out = read_corpus(tmp_path, SCENARIO, lambda entry: None)
     assert [(each.name, each.scenario, each.seed) for each in entries] == [
         (entry.name, SCENARIO, 5)
     ]
-    assert len(left_out) == 5
+    assert len(left_out) == 6
+    assert any("uses dir:/theirs, a build that the scenario of this hunt" in x for x in left_out)
     assert any("has applications that the scenario of this hunt does not" in x for x in left_out)
     for name, text in {
         "damaged.yaml": "YAML",
@@ -294,8 +299,48 @@ def test_an_entry_that_is_played_with_a_newer_client_keeps_its_name() -> None:
     assert name_of(newer) != name_of(SCENARIO)
 
 
+def test_entries_that_are_no_scenarios_are_left_out(tmp_path: Path) -> None:
+    settings: Any = SimpleNamespace(
+        run_dir=tmp_path / "runs",
+        repeat_command=lambda *_, **__: "",
+        progress=lambda: Notes(told),
+    )
+    told: list[str] = []
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for number, scenario in enumerate(({}, {"load": 7}, {"name": "x", "load": {"producers": []}})):
+        stored = {"schema_version": 1, "scenario": scenario, "seed": 1, "features": []}
+        (corpus / f"{number}.yaml").write_text(yaml.safe_dump(stored))
+    given = {"scenario": "kafka-smoke", "corpus": corpus, "budget_s": 600.0, "client": "sarama"}
+    _, asked = _prepared(settings, HuntRequest(**{**NOTHING_ELSE, **given}))
+    assert asked.before == []
+    assert [line.split(": ")[1] for line in told] == [
+        str(corpus / f"{number}.yaml") for number in range(3)
+    ]
+
+
+@dataclass
+class Notes:
+    """A view that keeps its notes."""
+
+    told: list[str]
+
+    def note(self, text: str) -> None:
+        self.told.append(text)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+NOTHING_ELSE: dict[str, Any] = {
+    **dict.fromkeys(("scenario", "client", "system", "variant"), ""),
+    **dict.fromkeys(("seed", "budget_s", "rounds", "corpus", "resume", "master")),
+    **{"overrides": (), "known": (), "offline": True, "runtime": "process"},
+}
+
+
 def test_a_corpus_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
-    assert read_corpus(tmp_path / "new", SCENARIO) == ([], [])
+    assert read_corpus(tmp_path / "new", SCENARIO, lambda entry: None) == ([], [])
 
 
 @pytest.mark.parametrize(
