@@ -198,12 +198,12 @@ def test_a_topic_is_deleted_and_made_again_as_it_was(kafka: KafkaCluster, tmp_pa
         kafka.admin.create_topics([remade])
     make_whole(kafka, remade.name)
     before, ids = kafka.admin.made_of(remade.name), kafka.admin.topic_ids(remade.name)
-    step = {"fault": "recreate-topic", "at": 0, "for": 1}
+    step = {"fault": "recreate-topic", "at": 0, "for": "5m"}
     with sending(kafka, remade):
         rig = FaultRig(kafka, RunDir(tmp_path / "again").create(), step, topics=[remade])
         rig.wait_for("effect")
         assert remade.name not in kafka.admin.topics()
-        rig.finish()
+        rig.finish(now=True)
     after = kafka.admin.topic_ids(remade.name)
     assert (len(after), after & ids) == (1, frozenset())
     assert kafka.admin.made_of(remade.name) == before
@@ -219,13 +219,12 @@ def test_a_broker_whose_clock_jumped_stamps_messages_with_its_time(
         kafka.admin.create_topics(
             [TopicSettings("stamped", 3, 3, {"message.timestamp.type": "LogAppendTime"})]
         )
-    rig = begin(
-        {"fault": "clock-jump", "target": "kafka-2", "by": "1h", "way": "back", "at": 0, "for": 5}
-    )
+    jump = {"fault": "clock-jump", "target": "kafka-2", "by": "1h", "way": "back"}
+    rig = begin({**jump, "at": 0, "for": "5m"})
     rig.wait_for("effect")
     leaders = kafka.admin.leaders("stamped")
     ahead_s = KafkaQuestions(kafka.bootstrap, {}).clocks("stamped", 3)
-    rig.finish()
+    rig.finish(now=True)
     assert "it gets a time 3,600.00 s behind" in rig.rows("effect")[-1]["evidence"]
     assert {leaders[p]: round(by / 3600) for p, (by, _) in ahead_s.items()} == {
         "kafka-1": 0,
