@@ -3,7 +3,7 @@ known."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,9 +45,10 @@ class Row:
 @dataclass
 class Broker:
     log: Mapping[int, bytes]
-    error_at: int = -1
+    errors_at: Collection[int] = ()
     errors: int = 100
     answers: int = 100
+    batches: int = 2
     asked: list[int] = field(default_factory=list)
 
     def fetch(
@@ -57,10 +58,10 @@ class Broker:
         self.asked.append(offset)
         if len(self.asked) > self.answers:
             raise EnvironmentNotReady("no answer")
-        if offset == self.error_at and self.asked.count(offset) <= self.errors:
+        if offset in self.errors_at and self.asked.count(offset) <= self.errors:
             return {partition: Row(error_code=CORRUPT_MESSAGE)}
         there = [data for first, data in self.log.items() if first + 1 >= offset]
-        return {partition: Row(b"".join(there[:2]))}
+        return {partition: Row(b"".join(there[: self.batches]))}
 
 
 def found(*brokers: Broker) -> tuple[list[tuple[str, int, int, str]], list[int]]:
@@ -90,9 +91,13 @@ def damaged(first: int) -> dict[int, bytes]:
         (Broker(damaged(2)), [("kafka-2", 2, 3, "damaged")]),
         (Broker({first: LOG[first] for first in (0, 4)}), [("kafka-2", 2, 3, "missing")]),
         (Broker(LOG | {2: batch(2, b"another")}), [("kafka-2", 2, 3, "other")]),
-        (Broker(LOG, error_at=4), [("kafka-2", 4, 5, "unreadable")]),
-        (Broker(LOG, error_at=4, errors=1), []),
-        (Broker(damaged(2), error_at=2), [("kafka-2", 2, 3, "damaged")]),
+        (Broker(LOG, errors_at=[4]), [("kafka-2", 4, 5, "unreadable")]),
+        (Broker(LOG, errors_at=[4], errors=1), []),
+        (Broker(damaged(2), errors_at=[2]), [("kafka-2", 2, 3, "damaged")]),
+        (
+            Broker(damaged(2) | {4: damaged(4)[4]}, errors_at=range(2, 6), batches=3),
+            [("kafka-2", 2, 5, "damaged")],
+        ),
     ],
     ids=[
         "alike",
@@ -102,6 +107,7 @@ def damaged(first: int) -> dict[int, bytes]:
         "unreadable",
         "an error that passes",
         "a damaged header",
+        "two damaged headers",
     ],
 )
 def test_a_replica_beside_two_others(other: Broker, wrong: list[Any]) -> None:

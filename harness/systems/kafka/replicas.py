@@ -8,6 +8,7 @@ batch, so two of them are compared by the bytes of their batches.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -41,6 +42,7 @@ class _Replica:
     def __init__(self, begin: int) -> None:
         self.begin = self.offset = begin
         self.spans: list[_Span] = []
+        self.asked: list[int] = []  # offsets whose answers gave the spans, increasing
         self.why = ""
         self.refused = False
 
@@ -50,12 +52,19 @@ class _Replica:
             self.begin = self.offset = answer.log_start_offset
             return
         self.why = for_code(answer.error_code).__name__ if answer.error_code else ""
+        asked = self.offset
         for batch, header in batches(bytes(answer.records or b"")):
             first, delta = header[0], header[6]
             if first + delta < self.offset:
                 continue  # the batch that the last answer ended with
             self.spans.append((first, first + delta, blake2b(batch, digest_size=8).hexdigest()))
             self.offset = first + delta + 1
+        if self.offset > asked:
+            self.asked.append(asked)
+
+    def asked_for(self, first: int) -> int:
+        """Return the offset whose answer gave the batch that begins at an offset."""
+        return self.asked[max(0, bisect_right(self.asked, first) - 1)]
 
     def take_last(self, answer: Any) -> None:
         """Take the answer about a partition that gave nothing for a while and was asked for alone;
@@ -176,11 +185,11 @@ class ReplicaReading:
         answer."""
         first, last, digest = span
         answer = self._answer(node, stream, first)
-        if answer is not None and answer.error_code in _UNREADABLE and first:
+        if answer is not None and answer.error_code in _UNREADABLE:
             # A broker that looks for an offset reads the headers of batches up to it, and fails at
-            # a damaged one. It gives that batch with the one before, as it did in the first
+            # a damaged one. It gives that batch with the batches before it, as it did in the first
             # reading.
-            answer = self._answer(node, stream, first - 1)
+            answer = self._answer(node, stream, self._found[stream, node].asked_for(first))
         if answer is None or answer.error_code:
             return None
         again = batches(bytes(answer.records or b""))
