@@ -70,6 +70,14 @@ if TYPE_CHECKING:
     shell_complete=completion.classes,
     help="Class of anomalies to ignore; may be repeated.",
 )
+@click.option(
+    "--reference",
+    default="",
+    metavar="NAME[@VERSION]",
+    shell_complete=completion.workers,
+    help="Client that what is found is played with, too; `none` for no other. Default: another "
+    "client of the system.",
+)
 @click.option("--resume", metavar="RUN", help="Continue the hunt in this folder.")
 @click.option(
     "--variant", default="", shell_complete=completion.variants, help="Variant of SCENARIO to use."
@@ -134,7 +142,13 @@ def _show(settings: Settings, root: RunDir, hunting: Hunt, corpus: Path) -> int:
 
 
 def _show_found(root: RunDir, found: Discovery) -> None:
-    from experiments.hunt.hunting import found_file
+    from experiments.hunt.discoveries import (
+        bundle_file,
+        differs_from_reference,
+        found_file,
+        known_bugs,
+        smallest_file,
+    )
 
     path = found_file(root, found)
     paragraph(f"{found.number}. {', '.join(found.what)}")
@@ -142,8 +156,24 @@ def _show_found(root: RunDir, found: Discovery) -> None:
         paragraph(f"in {found.rounds[0]}; `brokerstorm run {path}` plays it again", indent="   ")
         return
     paragraph(f"in {found.shown} of {len(found.rounds)} rounds; {path}", indent="   ")
-    first = root.root / found.rounds[0]
+    if found.reference_judged:
+        paragraph(
+            f"the reference client shows it in {found.reference_shown} of "
+            f"{found.reference_judged} rounds of the same plan",
+            indent="   ",
+        )
+    if like := known_bugs(found):
+        paragraph(f"known bugs of this class and client: {', '.join(like)}", indent="   ")
+    first, name = root.root / found.rounds[0], shlex.quote(str(path))
     paragraph(f"`brokerstorm show {first}` has the evidence", indent="   ")
-    shrink = f"brokerstorm shrink {path} --class {found.what[0]} --seed {found.entry.seed}"
-    paragraph(f"`{shrink}` makes it smaller", indent="   ")
-    paragraph(f"`brokerstorm bundle {first}` packs it for a report", indent="   ")
+    if differs_from_reference(found):
+        paragraph(f"`brokerstorm repro {name} --quick` compares the two clients", indent="   ")
+    smallest = smallest_file(root, found)
+    if smallest.exists():
+        paragraph(f"{smallest} is the smallest scenario so far", indent="   ")
+    else:
+        variant = " --variant affected" if differs_from_reference(found) else ""
+        shrink = f"shrink {name}{variant} --class {found.what[0]} --seed {found.entry.seed}"
+        paragraph(f"`brokerstorm {shrink}` makes it smaller", indent="   ")
+    if (bundle := bundle_file(root, found)).exists():
+        paragraph(f"{bundle} is a bundle for a report", indent="   ")

@@ -3,11 +3,12 @@ what was found, written as they come."""
 
 from __future__ import annotations
 
+import copy
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,20 +20,31 @@ from experiments.experiment import Budget, Rounds
 from experiments.folders import begun, close_run_folder, keep_asked, playing
 from experiments.hunt.changes import Choices, load_seconds
 from experiments.hunt.corpus import CorpusEntry, read_corpus, write_entry
+from experiments.hunt.discoveries import (
+    bundle_file,
+    bundle_found,
+    found_file,
+    known_bugs,
+    smallest_file,
+    write_found,
+)
 from experiments.hunt.search import Discovery, Hunt
 from experiments.plans import drawn, read_scenario, resolve_scenario
 from experiments.preflight import preflight
 from experiments.resolved import Resolved, RoundOptions, key_of
-from experiments.shrink.reductions import cost
+from experiments.shrink.reductions import cost, shape_of
+from experiments.shrink.search import Search, Wanted
 from experiments.shrink.targets import pinned_data, read_target
 from experiments.shrink.words import file_text
 from harness.errors import BrokerstormError, UsageError, did_you_mean
 from harness.rundir import Document, RunDir, new_run
+from harness.systems import DEFAULT, SYSTEMS
 from harness.workers import known_workers, load_worker
 
 if TYPE_CHECKING:
     from faults.kit.params import Inventory
     from harness.contracts.plan import FaultStep, Plan
+    from harness.scenario.model import Scenario
     from harness.workers.spec import Ability, WorkerSpec
 
 KIND: Final = "hunt"
@@ -48,6 +60,10 @@ _RATE_PER_S: Final = 1000
 _COSTLY: Final = frozenset(
     {"synced-disk", "slow-volume", "data-volume", "memory-group", "own-clocks"}
 )
+#: Part of the budget that searches for the smallest scenarios may take.
+_SEARCH_SHARE: Final = 0.25
+#: For `--reference`: what is found is played with no other client.
+NO_REFERENCE: Final = "none"
 #: Keys of clients whose values their workers list.
 _VALUES: Final[Mapping[str, Sequence[Ability]]] = {
     "producers": ("calls", "results"),
@@ -69,6 +85,7 @@ class HuntRequest:
     rounds: int | None
     corpus: Path | None
     known: tuple[str, ...]
+    reference: str
     resume: str | None
     offline: bool
     runtime: str
@@ -88,6 +105,8 @@ class HuntQuestion:
         before: the entries of the corpus at that time.
         kinds: kinds of fault that could be injected on the machine at that time.
         is_calm: it is not a scenario of the user.
+        reference: the client and version that what is found is played with, too; empty = none.
+        search_s: seconds for the searches for the smallest scenarios.
     """
 
     command: str
@@ -97,6 +116,8 @@ class HuntQuestion:
     kinds: list[str] = field(default_factory=list)
     known: list[str] = field(default_factory=list)
     is_calm: bool = False
+    reference: str = ""
+    search_s: float = 0.0
 
 
 def hunt(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hunt, Path]:
@@ -131,10 +152,23 @@ def _prepared(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hu
     seed = drawn(request.seed)
     root = new_run(context.run_dir, str(data["name"]))
     options = request.options()
+    notes: list[str] = []
     try:
         resolved = _resolved(root, options, data, seed)
         preflight(resolved, context.run_dir, ask_indexes=False).require()
         kinds = _kinds(context, options, root, data, seed)
+        reference = _reference(request.reference, data)
+        if reference:
+            asked_too, _ = _with_reference(reference, data)
+            try:
+                resolved = _resolved(root, options, asked_too, seed)
+                preflight(resolved, context.run_dir, ask_indexes=False).require()
+            except BrokerstormError as error:
+                if request.reference:
+                    raise
+                why = " ".join(str(error).split())
+                notes.append(f"no reference client: {reference} cannot be used: {why}")
+                reference = ""
         before, left_out = (
             read_corpus(request.corpus, data, partial(_prepare_entry, request, options, root))
             if request.corpus
@@ -144,8 +178,8 @@ def _prepared(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hu
         close_run_folder(root, error)
         raise
     with closing(context.progress()) as progress:
-        for line in left_out:
-            progress.note(f"left out of the corpus: {line}")
+        for line in [*notes, *(f"left out of the corpus: {line}" for line in left_out)]:
+            progress.note(line)
     asked = HuntQuestion(
         command=context.repeat_command("hunt", request, seed=seed),
         seed=seed,
@@ -154,6 +188,8 @@ def _prepared(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hu
         kinds=kinds,
         known=list(request.known),
         is_calm=not request.scenario,
+        reference=reference,
+        search_s=(request.budget_s or 0.0) * _SEARCH_SHARE,
     )
     keep_asked(root, KIND, asked)
     return root, asked
@@ -230,9 +266,9 @@ def _worker_of(client: str) -> tuple[WorkerSpec | None, str]:
     Raises:
         UsageError: there is no such client.
     """
-    name, _, version = client.partition("@")
-    if not name:
+    if not client:
         return None, ""
+    name, _, version = client.partition("@")
     libraries = known_workers()
     if name not in libraries:
         raise UsageError(f"--client {name}: no such client", hint=did_you_mean(name, libraries))
@@ -252,6 +288,59 @@ def _use(data: Document, worker: WorkerSpec | None, version: str) -> None:
             if spec["client"] != worker.library:
                 spec["options"] = {**settings[side]}
             spec.update(client=worker.library, client_version=version or worker.default_version)
+
+
+def _reference(asked: str, data: Document) -> str:
+    """Return ``NAME@VERSION`` of the reference client, empty for none: the one that is asked for,
+    or the first other client of the system, its default client before all others.
+
+    Raises:
+        UsageError: the one that is asked for is not there, or is the client that is hunted.
+    """
+    if asked == NO_REFERENCE:
+        return ""
+    system = str(data.get("system", DEFAULT.name))
+    used = {
+        (spec["client"], spec["client_version"])
+        for side in _VALUES
+        for spec in data["load"].get(side, {}).values()
+    }
+    if asked:
+        worker, version = _worker_of(asked)
+        assert worker is not None
+        version = version or worker.default_version
+        if system not in worker.systems:
+            raise UsageError(
+                f"--reference {worker.library} is for {', '.join(worker.systems)}, and the hunt is "
+                f"on {system}"
+            )
+        if used == {(worker.library, version)}:
+            raise UsageError(
+                f"--reference {worker.library}@{version} is the client of the hunt",
+                hint="name another client or version, or none",
+            )
+        return f"{worker.library}@{version}"
+    others = [name for name in known_workers() if name not in {client for client, _ in used}]
+    for name in sorted(others, key=lambda name: (name != SYSTEMS[system].client, name)):
+        worker = load_worker(name)
+        if system in worker.systems and {"producer", "consumer"} <= {*worker.roles}:
+            return f"{name}@{worker.default_version}"
+    return ""
+
+
+def _with_reference(reference: str, data: Document) -> tuple[Document, str]:
+    """Return a scenario with the reference client, without values that its worker does not have,
+    and the change in words."""
+    worker, version = _worker_of(reference)
+    assert worker is not None
+    changed = copy.deepcopy(data)
+    _use(changed, worker, version)
+    for side, keys in _VALUES.items():
+        for spec in changed["load"].get(side, {}).values():
+            for key in keys:
+                if spec.get(key) not in (None, *worker.supports.get(key, ())):
+                    del spec[key]
+    return changed, f"with {worker.library} {version}"
 
 
 def _kinds(
@@ -292,6 +381,17 @@ def _play(
         asked = {"scenario": scenario, "seed": seed, "runtime": options.runtime}
         return context.repeat("run", asked)
 
+    def search(found: Discovery, on_better: Callable[[], None]) -> Search:
+        return Search(
+            shape_of(_read(root, found.entry.scenario), found.entry.scenario),
+            plan,
+            Wanted(found.what[0]),
+            found.entry.seed,
+            asked.command,
+            tell=tell,
+            on_better=on_better,
+        )
+
     inventories: dict[str, Inventory] = {}
 
     def inventory(data: Document) -> Inventory:
@@ -303,6 +403,8 @@ def _play(
     # The cluster is started with what any of the faults needs.
     steps = [_first_step(name, inventory(asked.data), asked.data) for name in asked.kinds]
     plans = [plan({**asked.data, "faults": [step]}, asked.seed) for step in steps]
+    if asked.reference:
+        plans.append(plan(_with_reference(asked.reference, asked.data)[0], asked.seed))
     resolved = Resolved(
         plans=[plan(asked.data, asked.seed), *plans], options=options, seed=asked.seed
     )
@@ -327,36 +429,23 @@ def _play(
             known=frozenset(asked.known),
             is_calm=asked.is_calm,
             rounds_at_most=request.rounds,
+            reference=partial(_with_reference, asked.reference) if asked.reference else None,
+            search=search,
+            search_s=asked.search_s,
             tell=tell,
             on_entry=partial(write_entry, corpus),
-            on_found=partial(_write_found, root),
+            on_found=partial(write_found, root, command=asked.command),
         )
         Rounds(root, campaign, budget=budget, tell=tell).run(hunting.rounds())
+        for each in hunting.found:
+            if why_not := bundle_found(root, each):
+                campaign.progress.note(why_not)
     return root, hunting, corpus
 
 
 def _first_step(name: str, inventory: Inventory, data: Document) -> FaultStep:
     """The same step of a kind each time, to see what the kind needs."""
     return faults.draw_step(name, inventory, random.Random(name), load_seconds(data))
-
-
-def found_file(root: RunDir, found: Discovery) -> Path:
-    """Return the scenario file of something that was found."""
-    return root.root / f"found-{found.number}.yaml"
-
-
-def _write_found(root: RunDir, found: Discovery) -> None:
-    """Write the scenario that showed something, with what is known of it as its head."""
-    changes = ", ".join(found.entry.changes) or "as it is"
-    head = [
-        f"Found by a hunt: {', '.join(found.what)}",
-        f"in {found.shown} of {len(found.rounds)} rounds: {', '.join(found.rounds)}",
-        f"changed last: {changes}",
-        f"  brokerstorm run {found_file(root, found).name} --seed {found.entry.seed}",
-        "",
-    ]
-    data = {**found.entry.scenario, "name": f"{found.entry.scenario['name']}-{found.number}"}
-    found_file(root, found).write_text(file_text(data, head, {}))
 
 
 def _values(data: Document) -> dict[tuple[str, str], Mapping[str, Sequence[str]]]:
@@ -376,15 +465,24 @@ def _resolved(root: RunDir, options: RoundOptions, data: Document, seed: int) ->
     Raises:
         BrokerstormError: `plan` refuses it.
     """
-    path = root.root / CANDIDATE
-    path.write_text(file_text(data, [], {}))
-    resolved = resolve_scenario(read_scenario(str(path)), options, seed=seed, rounds=1)
+    resolved = resolve_scenario(_read(root, data), options, seed=seed, rounds=1)
     resolved.timelines  # noqa: B018 - a step that does not fit is found here
     return resolved
 
 
+def _read(root: RunDir, data: Document) -> Scenario:
+    """Return the checked scenario of a candidate; its file stays until the next one.
+
+    Raises:
+        BrokerstormError: it is none.
+    """
+    path = root.root / CANDIDATE
+    path.write_text(file_text(data, [], {}))
+    return read_scenario(str(path))
+
+
 def document(root: RunDir, hunting: Hunt, corpus: Path) -> Document:
-    """The result of a hunt as data, for ``--json``."""
+    """Return the result of a hunt as data, for ``--json``."""
     return {
         "folder": str(root.root),
         "corpus": str(corpus),
@@ -392,13 +490,23 @@ def document(root: RunDir, hunting: Hunt, corpus: Path) -> Document:
         "judged": hunting.judged,
         "entries": len(hunting.entries),
         "features": len(hunting.seen),
-        "found": [
-            {
-                **{key: value for key, value in asdict(each).items() if key != "entry"},
-                "file": str(found_file(root, each)),
-                "seed": each.entry.seed,
-                "changes": list(each.entry.changes),
-            }
-            for each in hunting.found
-        ],
+        "found": [_found_document(root, each) for each in hunting.found],
+    }
+
+
+def _found_document(root: RunDir, found: Discovery) -> Document:
+    smallest, bundle = smallest_file(root, found), bundle_file(root, found)
+    return {
+        "number": found.number,
+        "what": list(found.what),
+        "rounds": found.rounds,
+        "shown": found.shown,
+        "reference_judged": found.reference_judged,
+        "reference_shown": found.reference_shown,
+        "known_bugs": list(known_bugs(found)),
+        "file": str(found_file(root, found)),
+        "smallest": str(smallest) if smallest.exists() else "",
+        "bundle": str(bundle) if bundle.exists() else "",
+        "seed": found.entry.seed,
+        "changes": list(found.entry.changes),
     }

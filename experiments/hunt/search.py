@@ -22,6 +22,7 @@ from experiments.hunt.changes import Choices, changed
 from experiments.hunt.corpus import CorpusEntry, name_of
 from experiments.hunt.features import LOG, features_of
 from experiments.judging import RoundOutcome
+from experiments.shrink.search import Search
 from experiments.shrink.words import file_text
 from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
@@ -50,6 +51,10 @@ class Discovery:
         entry: the scenario that showed it, with its seed.
         rounds: the names of the rounds of that scenario.
         shown: how many of them showed it.
+        reference: the same scenario with the reference client; None = it was not played.
+        reference_judged, reference_shown: its rounds, and how many of them violated a class of
+            ``what``.
+        search: the search for the smallest scenario; None = there was none.
     """
 
     number: int
@@ -57,11 +62,20 @@ class Discovery:
     entry: CorpusEntry
     rounds: list[str] = field(default_factory=list)
     shown: int = 0
+    reference: Document | None = None
+    reference_judged: int = 0
+    reference_shown: int = 0
+    search: Search | None = None
 
     @property
     def is_violation(self) -> bool:
         """Whether a promise was broken; otherwise a log says something strange."""
         return not self.what[0].startswith(LOG)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a promise was broken in more than one round."""
+        return self.is_violation and self.shown > 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,6 +93,11 @@ class Hunt:
         is_calm: the first scenario has no faults and none of the user's settings, so what it shows
             was found, too.
         rounds_at_most: rounds to play; None = until the budget is used up.
+        reference: a scenario -> the same with the reference client, and the change in words; None =
+            there is none.
+        search: a discovery and what to call whenever a smaller scenario shows it -> the search for
+            the smallest one.
+        search_s: seconds for all searches; one of them gets half of what is left.
         tell: gets a line for each round.
         on_entry: gets each new entry.
         on_found: gets everything that was found, each time it changes.
@@ -94,6 +113,9 @@ class Hunt:
     known: frozenset[str] = frozenset()
     is_calm: bool = False
     rounds_at_most: int | None = None
+    reference: Callable[[Document], tuple[Document, str]] | None = None
+    search: Callable[[Discovery, Callable[[], None]], Search] | None = None
+    search_s: float = 0.0
     tell: Callable[[str], None] = lambda text: None
     on_entry: Callable[[CorpusEntry], None] = lambda entry: None
     on_found: Callable[[Discovery], None] = lambda found: None
@@ -105,6 +127,7 @@ class Hunt:
     last_new: int = 0
     _keys: set[str] = field(default_factory=set)
     _round_s: float = 0.0
+    _searched_s: float = 0.0
 
     def rounds(self) -> Strategy[None]:
         """Play rounds until the budget is used up."""
@@ -162,6 +185,48 @@ class Hunt:
         while found.is_violation and len(found.rounds) < REPEATS:
             outcome = yield from self._play(entry)
             self._count(found, outcome)
+        if found.is_repeatable:
+            yield from self._compare(found)
+            yield from self._make_smaller(found)
+
+    def _compare(self, found: Discovery) -> Strategy[None]:
+        """Play the same plan with the reference client: does it show the same?"""
+        if self.reference is None:
+            return
+        scenario, change = self.reference(found.entry.scenario)
+        entry = replace(found.entry, scenario=scenario, changes=(change,))
+        for _ in range(REPEATS):
+            outcome = yield self._request(entry, of_hunt=False)
+            self._counted(outcome)
+            if outcome.is_unusable:
+                return
+            if outcome.run is not None:
+                found.reference = scenario
+                found.reference_judged += 1
+                found.reference_shown += any(map(outcome.run.has, found.what))
+        self.on_found(found)
+
+    def _make_smaller(self, found: Discovery) -> Strategy[None]:
+        """Search for the smallest scenario, in half of the time that is left for searches."""
+        until_s = self._searched_s + (self.search_s - self._searched_s) / 2
+        if self.search is None or self.search_s <= 0:
+            return
+        found.search = self.search(found, partial(self.on_found, found))
+        requests = found.search.rounds()
+        request = next(requests, None)
+        while request is not None:
+            if self._searched_s >= until_s:
+                self.tell("the time for this search is over")
+                break
+            self._refuse_more()
+            outcome = yield replace(request, name=self._next_name)
+            self._counted(outcome)
+            self._searched_s += outcome.duration_s
+            try:
+                request = requests.send(outcome)
+            except StopIteration:
+                break
+        self.on_found(found)
 
     def _count(self, found: Discovery, outcome: RoundOutcome) -> None:
         found.rounds.append(outcome.name)
@@ -181,27 +246,44 @@ class Hunt:
     # ----- one round ------------------------------------------------------------------------------
 
     def _play(self, entry: CorpusEntry) -> Strategy[RoundOutcome]:
-        if self.rounds_at_most is not None and self.played >= self.rounds_at_most:
-            raise OutOfBudget(f"is more than --rounds {self.rounds_at_most}")
-        number = self.played + 1
-        name = f"round-{number:04d}"
-        outcome = yield RoundRequest(
-            name=name,
-            key=f"{entry.name} {entry.seed}",
-            plan=partial(self.plan, entry.scenario, entry.seed),
-            number=number,
-            command=self.repeat(name, entry.seed),
-            scenario=partial(file_text, entry.scenario, [], {}),
-            expected_s=self._round_s,
-            tolerates=(EnvironmentNotReady,),
-            features=features_of,
-            told=partial(self._said, entry),
-        )
-        self.played = number
-        self._round_s = max(self._round_s, outcome.duration_s)
+        outcome = yield self._request(entry)
+        self._counted(outcome)
         if outcome.run is not None:
             self._take_in(entry, outcome)
         return outcome
+
+    def _request(self, entry: CorpusEntry, *, of_hunt: bool = True) -> RoundRequest:
+        """Return the request for a round of an entry.
+
+        Args:
+            of_hunt: its features count; those of another client do not.
+        """
+        self._refuse_more()
+        return RoundRequest(
+            name=self._next_name,
+            key=f"{entry.name} {entry.seed}",
+            plan=partial(self.plan, entry.scenario, entry.seed),
+            number=self.played + 1,
+            command=self.repeat(self._next_name, entry.seed),
+            scenario=partial(file_text, entry.scenario, [], {}),
+            expected_s=self._round_s,
+            tolerates=(EnvironmentNotReady,),
+            features=features_of if of_hunt else None,
+            told=partial(self._said, entry, of_hunt),
+        )
+
+    @property
+    def _next_name(self) -> str:
+        return f"round-{self.played + 1:04d}"
+
+    def _refuse_more(self) -> None:
+        """Raises: OutOfBudget: all rounds that were asked for are played."""
+        if self.rounds_at_most is not None and self.played >= self.rounds_at_most:
+            raise OutOfBudget(f"is more than --rounds {self.rounds_at_most}")
+
+    def _counted(self, outcome: RoundOutcome) -> None:
+        self.played += 1
+        self._round_s = max(self._round_s, outcome.duration_s)
 
     def _take_in(self, entry: CorpusEntry, outcome: RoundOutcome) -> None:
         """Count the features of a round, and keep it if it has a new one."""
@@ -216,13 +298,15 @@ class Hunt:
     def _new_in(self, outcome: RoundOutcome) -> list[str]:
         return [feature for feature in outcome.features if feature not in self.seen]
 
-    def _said(self, entry: CorpusEntry, outcome: RoundOutcome) -> str:
+    def _said(self, entry: CorpusEntry, of_hunt: bool, outcome: RoundOutcome) -> str:
         """A round in words, before its features are taken in."""
         changes = f"round {self.played + 1}: {', '.join(entry.changes) or 'as it is'}"
         if outcome.run is None:
             return f"{changes} · not played: {outcome.why_not}"
         new = self._new_in(outcome)
         violated = "".join(f" · {cls} {n:,}" for cls, n in outcome.run.violations.items())
+        if not of_hunt:
+            return f"{changes} · {outcome.run.verdict}{violated}"
         more = f" and {len(new) - 1} more" if len(new) > 1 else ""
         news = f"new: {_least_common(new)}{more}" if new else "nothing new"
         since = self.played + 1 - self.last_new

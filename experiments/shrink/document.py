@@ -39,7 +39,7 @@ def smallest_text(
     variants: Document = {VARIANT: {"expect": search.cls}}
     pair: Document = {}
     change = (
-        _fitting(_difference(search.shape.data, fixed), search.smallest) if fixed and bug else {}
+        _fitting(difference(search.shape.data, fixed), search.smallest) if fixed and bug else {}
     )
     # Another list of faults was never played with the smaller scenario.
     if bug and change and "faults" not in change:
@@ -51,13 +51,13 @@ def smallest_text(
     return file_text(data, _head(search, command, day), _comments(search))
 
 
-def _difference(before: Document, after: Document) -> Document:
+def difference(before: Document, after: Document) -> Document:
     """The merge patch that makes one document of the other."""
     patch: Document = {}
     for key in (*before, *(key for key in after if key not in before)):
         old, new = before.get(key), after.get(key)
         if isinstance(old, dict) and isinstance(new, dict):
-            if inner := _difference(old, new):
+            if inner := difference(old, new):
                 patch[key] = inner
         elif old != new:
             patch[key] = new

@@ -19,13 +19,19 @@ from cli import main
 from experiments.experiment import RoundRequest
 from experiments.hunt.changes import Choices, changed
 from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, write_entry
+from experiments.hunt.discoveries import found_file, known_bugs, smallest_file, write_found
 from experiments.hunt.features import features_of, masked, power_of_two
 from experiments.hunt.hunting import HuntRequest, _prepared
-from experiments.hunt.search import REPEATS, Hunt
+from experiments.hunt.search import REPEATS, Discovery, Hunt
 from experiments.judging import RoundOutcome
+from experiments.plans import read_scenario
 from experiments.resolved import node_roles
+from experiments.shrink.reductions import pinned, shape_of
+from experiments.shrink.search import Search, Wanted
 from harness.errors import UsageError
 from harness.rundir import RunDir
+from harness.scenario.file import variants
+from harness.scenario.model import Scenario
 from tests.made_up import answered, judged
 from tests.report_samples import failing, fault_rows, passing
 from tests.report_samples.findings import lost_finding
@@ -69,7 +75,8 @@ class Rounds:
         data = cast("Any", request.plan).args[0]
         self.played.append((request.key, data))
         result = failing(findings=[lost_finding()]) if self.violates(data) else passing()
-        return replace(judged(result), name=request.name, features=self.features(data))
+        outcome = judged(result, features=self.features(data) if request.features else [])
+        return replace(outcome, name=request.name, duration_s=1.0)
 
     def hunt(self, **more: Any) -> Hunt:
         """A hunt of these rounds, played to its end."""
@@ -128,6 +135,88 @@ def test_what_breaks_a_promise_is_played_again_and_told_once() -> None:
     assert told == [1, 2, 3]
     again = [key for key, _ in rounds.played if key == f"{found.entry.name} {found.entry.seed}"]
     assert len(again) == REPEATS
+
+
+def test_what_was_found_is_played_with_the_reference_client() -> None:
+    """The reference client does not show it: its rounds count, their features do not."""
+    other = {**SCENARIO["load"], "producers": {"app": {"client": "franz-go"}}}
+    rounds = Rounds(
+        features=lambda data: [*kinds_of(data), data["load"]["producers"]["app"]["client"]],
+        violates=lambda data: len(data["faults"]) > 1 and data["load"] is not other,
+    )
+    hunting = rounds.hunt(reference=lambda data: ({**data, "load": other}, "with franz-go 1.22.3"))
+    (found,) = hunting.found
+    assert (found.reference_judged, found.reference_shown) == (REPEATS, 0)
+    assert (hunting.played, hunting.judged) == (40, 40 - REPEATS)
+    assert "franz-go" not in hunting.seen
+
+
+def test_what_was_found_is_made_smaller_in_a_part_of_the_time(tmp_path: Path) -> None:
+    """A round takes a second: a search gets half of the time that is left for searches."""
+    kinds = ("kill", "pause")
+    faults = [{"fault": kind, "target": "kafka-1", "at": 2.0, "for": 2.0} for kind in kinds]
+    first = {**pinned(read({**SCENARIO, "faults": faults}, tmp_path)), "name": "hunt"}
+    rounds = Rounds(violates=lambda data: "fault pause" in kinds_of(data))
+
+    def search(found: Discovery, on_better: Callable[[], None]) -> Search:
+        shape = shape_of(read(found.entry.scenario, tmp_path), found.entry.scenario)
+        return Search(shape, any_plan, Wanted(found.what[0]), 1, on_better=on_better)
+
+    def found(search_s: float) -> tuple[Discovery, Search]:
+        asked = {"first": first, "is_calm": True, "search": search, "search_s": search_s}
+        (one,) = rounds.hunt(rounds_at_most=200, **asked).found
+        assert one.search is not None
+        return one, one.search
+
+    one, whole = found(1000.0)
+    assert whole.is_whole
+    assert kinds_of(whole.smallest) == ["fault pause"]
+    _, cut = found(8.0)
+    assert sum(map(len, cut.played.values())) == 4
+    write_found(RunDir(tmp_path), one, "brokerstorm hunt")
+    assert len(read_scenario(str(smallest_file(RunDir(tmp_path), one))).faults) == 1
+
+
+def test_what_only_one_client_shows_is_a_bug_for_repro(tmp_path: Path) -> None:
+    """The file has both clients, and `repro` reads it."""
+    entry = CorpusEntry(scenario=pinned(read(SCENARIO, tmp_path)), seed=3, features=())
+    other = copy.deepcopy(entry.scenario)
+    for side in ("producers", "consumers"):
+        for spec in other["load"][side].values():
+            spec["client"] = "franz-go"
+    rounds = [f"round-000{number}" for number in (1, 2, 3)]
+    one = Discovery(number=1, what=("acked-lost",), entry=entry, rounds=rounds, shown=3)
+    one.reference, one.reference_judged = other, 3
+    root = RunDir(tmp_path)
+    write_found(root, one, "brokerstorm hunt")
+    scenario = read_scenario(str(found_file(root, one)))
+    clients = {
+        name: (merged.load.producers["app"].client, expect)
+        for name, merged, expect in variants(scenario)
+    }
+    assert clients == {
+        "affected": ("confluent-kafka", "acked-lost"),
+        "reference": ("franz-go", "clean"),
+    }
+    assert scenario.bug is not None
+    one.reference_shown = 1
+    write_found(root, one, "brokerstorm hunt")
+    assert read_scenario(str(found_file(root, one))).bug is None
+
+
+def test_known_bugs_of_a_client_and_a_class() -> None:
+    load = {"producers": {"app": {"client": "sarama"}}}
+    entry = CorpusEntry(scenario={"load": load}, seed=3, features=())
+    one = Discovery(number=1, what=("producer-reorder",), entry=entry)
+    assert "sarama-2619" in known_bugs(one)
+    assert "sarama-2619" not in known_bugs(replace(one, what=("stall",)))
+
+
+def read(data: Data, folder: Path) -> Scenario:
+    """A scenario, through a file."""
+    path = folder / "candidate.yaml"
+    path.write_text(yaml.safe_dump(dict(data)))
+    return read_scenario(str(path))
 
 
 def test_a_class_that_is_known_is_not_looked_for() -> None:
@@ -333,7 +422,7 @@ class Notes:
 
 
 NOTHING_ELSE: dict[str, Any] = {
-    **dict.fromkeys(("scenario", "client", "system", "variant"), ""),
+    **dict.fromkeys(("scenario", "client", "system", "variant", "reference"), ""),
     **dict.fromkeys(("seed", "budget_s", "rounds", "corpus", "resume", "master")),
     **{"overrides": (), "known": (), "offline": True, "runtime": "process"},
 }
