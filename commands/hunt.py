@@ -20,7 +20,8 @@ from commands.options import (
     set_option,
 )
 from commands.tables import paragraph
-from harness.errors import Exit, UsageError
+from harness.errors import UsageError
+from harness.rundir import read_json
 from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
@@ -120,10 +121,7 @@ def hunt(
 
 
 def _show(settings: Settings, root: RunDir, hunting: Hunt, corpus: Path) -> int:
-    from experiments.hunt.hunting import document
-
-    found = [each for each in hunting.found if each.is_violation]
-    code = Exit.FAIL if found else Exit.PASS if hunting.judged else Exit.UNKNOWN
+    from experiments.hunt.hunting import RESULT
 
     def text() -> None:
         paragraph(
@@ -137,8 +135,8 @@ def _show(settings: Settings, root: RunDir, hunting: Hunt, corpus: Path) -> int:
         more = "" if root.root in corpus.parents else f" --corpus {shlex.quote(str(corpus))}"
         paragraph(f"`brokerstorm hunt --resume {root.run_id} --budget 30m{more}` continues")
 
-    settings.show({"exit_code": int(code), **document(root, hunting, corpus)}, text)
-    return int(code)
+    settings.show(read_json(root.root / RESULT), text)
+    return int(hunting.exit_code)
 
 
 def _show_found(root: RunDir, found: Discovery) -> None:

@@ -271,6 +271,9 @@ def _show_night(night_dir: NightDir, told: SuiteReport) -> None:
             sticky = ", red before" if each.is_sticky else ""
             line = f"{each.word:<7}  {cell.cell}, seed {each.seed}{sticky}"
             paragraph(line + (f": {reasons}" if reasons else ""), hanging=" " * 9)
+    for hunt in told.hunts:
+        if hunt.night == told.night:
+            paragraph(f"{hunt.cell}: {hunt.text}")
     for name, why in told.not_run.items():
         paragraph(f"not run  {name}: {why}", hanging=" " * 9)
     paragraph(f"{told.suite}: {told.verdict}: {told.headline}")

@@ -17,7 +17,7 @@ from analysis.report import words
 from analysis.verdict.campaign import CLEAN
 from experiments.history.changes import RECENT, Change, ClassState, Standing, Story, story_of
 from experiments.history.decision import Decision
-from experiments.history.rounds import Found, Round
+from experiments.history.rounds import HUNT_JUDGED, Found, Round
 from experiments.history.series import METRICS, figures, shown
 from experiments.history.store import History
 from harness.errors import Exit, FailOn, UsageError
@@ -116,6 +116,35 @@ class VersionChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HuntNight:
+    """What a hunt did in one night.
+
+    Attributes:
+        rounds: that were judged.
+        features: different ones that its rounds showed.
+        entries: scenarios in its corpus that showed something new in this night, those of before
+            included.
+        new_entries: of those, the ones that the corpus did not have before.
+    """
+
+    cell: str
+    night: str
+    word: str
+    rounds: int
+    features: int
+    entries: int
+    new_entries: int
+
+    @property
+    def text(self) -> str:
+        """Return the numbers as a sentence."""
+        return (
+            f"{self.rounds} rounds, {self.features} features, {self.new_entries} new scenarios, "
+            f"{self.entries} in the corpus"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteReport:
     """One morning's report. ``words``: cells of the night by word. ``verdict``: fail, unknown or
     pass, and ``exit_code``: as ``fail_on`` decides."""
@@ -137,6 +166,7 @@ class SuiteReport:
     not_run: dict[str, str]  # cell -> why
     comparisons: dict[str, int]
     notes: list[str] = field(default_factory=list)
+    hunts: list[HuntNight] = field(default_factory=list)  # by cell, the newest night first
     # since the night before, of each cell
     versions: list[VersionChange] = field(default_factory=list)
     kind: str = "suite-report"
@@ -272,8 +302,27 @@ def report_of(
         not_run=dict(not_run),
         comparisons=story.comparisons,
         notes=list(notes),
+        hunts=_hunts(rounds, nights[-RECENT:]),
         versions=versions,
     )
+
+
+def _hunts(rounds: Sequence[Round], nights: Sequence[str]) -> list[HuntNight]:
+    found = [
+        HuntNight(
+            cell=row.cell,
+            night=row.night,
+            word=word_of(row),
+            rounds=row.exposure[HUNT_JUDGED],
+            features=row.exposure.get("hunt_features", 0),
+            entries=row.exposure.get("hunt_entries", 0),
+            new_entries=row.exposure.get("hunt_new_entries", 0),
+        )
+        for row in rounds
+        if row.night in nights and HUNT_JUDGED in row.exposure
+    ]
+    newest_first = sorted(found, key=lambda each: each.night, reverse=True)
+    return sorted(newest_first, key=lambda each: each.cell)
 
 
 def _versions(rounds: Sequence[Round], night: str) -> list[VersionChange]:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from analysis.findings import Finding, Result
 from analysis.report.documents import read_result
@@ -47,6 +47,10 @@ class Found:
             where=first.where if first else "",
             said=first.sentence if first else "",
         )
+
+
+#: Among the exposure counters of a hunt: its rounds. Only the row of a hunt has it.
+HUNT_JUDGED: Final = "hunt_judged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

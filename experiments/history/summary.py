@@ -82,6 +82,9 @@ def markdown(report: SuiteReport) -> str:
     lines += [f"- {_cell(each.text)}" for each in report.versions]
     lines += [""] if report.versions else []
     lines += [f"- {_cell(note)}" for note in report.notes]
+    tonight = [each for each in report.hunts if each.night == report.night]
+    lines += [f"- {_cell(each.cell)}: {each.text}" for each in tonight]
+    lines += [""] if tonight else []
     if report.findings:
         lines += ["| | class | cell | rounds | since | example |", "|---|---|---|---|---|---|"]
         lines += [_finding_line(row) for row in report.findings[:_MOST_ROWS]]

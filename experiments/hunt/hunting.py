@@ -37,11 +37,12 @@ from experiments.shrink.search import Search, Wanted
 from experiments.shrink.targets import pinned_data, read_target
 from experiments.shrink.words import file_text
 from harness.errors import BrokerstormError, UsageError, did_you_mean
-from harness.rundir import Document, RunDir, new_run
+from harness.rundir import Document, RunDir, new_run, write_json
 from harness.systems import DEFAULT, SYSTEMS
 from harness.workers import known_workers, load_worker
 
 if TYPE_CHECKING:
+    from analysis.spark.session import WarmSession
     from faults.kit.params import Inventory
     from harness.contracts.plan import FaultStep, Plan
     from harness.scenario.model import Scenario
@@ -51,6 +52,8 @@ KIND: Final = "hunt"
 #: In the folder of a hunt: the scenario that is checked, and the corpus unless another folder is
 #: named.
 CANDIDATE, CORPUS = "candidate.yaml", "corpus"
+#: In the same folder, once the hunt has ended.
+RESULT: Final = "hunt.json"
 #: A round of a hunt is short: many different rounds find more than few long ones.
 ROUND_S: Final = 12.0
 _WARM_UP_S: Final = 2.0
@@ -120,19 +123,29 @@ class HuntQuestion:
     search_s: float = 0.0
 
 
-def hunt(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hunt, Path]:
+def hunt(
+    context: CommandContext,
+    request: HuntRequest,
+    *,
+    root: RunDir | None = None,
+    session: WarmSession | None = None,
+) -> tuple[RunDir, Hunt, Path]:
     """Hunt until the budget is used up; the folder, what was found, and the corpus.
+
+    Args:
+        root: the folder for a hunt that is not continued; None = a new one in the folder of runs.
+        session: judges the rounds; None = one of its own.
 
     Raises:
         BrokerstormError: it could not be started or was interrupted; the corpus so far is kept.
     """
     if request.resume is None:
-        root, asked = _prepared(context, request)
+        root, asked = _prepared(context, request, root)
     else:
         root, asked = begun(context.run_dir, request.resume, KIND, HuntQuestion)
     with playing(root, f"brokerstorm hunt --resume {root.run_id}"):
         try:
-            return _play(context, request, root, asked)
+            return _play(context, request, root, asked, session)
         except BrokerstormError as error:
             close_run_folder(root, error)
             raise
@@ -141,7 +154,9 @@ def hunt(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hunt, P
 # ----- before anything is started -----------------------------------------------------------------
 
 
-def _prepared(context: CommandContext, request: HuntRequest) -> tuple[RunDir, HuntQuestion]:
+def _prepared(
+    context: CommandContext, request: HuntRequest, root: RunDir | None = None
+) -> tuple[RunDir, HuntQuestion]:
     """Everything that is decided before anything is started.
 
     Raises:
@@ -150,7 +165,7 @@ def _prepared(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hu
     data = _first(context, request)
     _refuse_short(request, data)
     seed = drawn(request.seed)
-    root = new_run(context.run_dir, str(data["name"]))
+    root = root.create() if root else new_run(context.run_dir, str(data["name"]))
     options = request.options()
     notes: list[str] = []
     try:
@@ -195,6 +210,11 @@ def _prepared(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hu
     return root, asked
 
 
+def start_of(system: str) -> str:
+    """Return the scenario whose load a hunt without a scenario of the user begins with."""
+    return f"{system}-smoke"
+
+
 def _first(context: CommandContext, request: HuntRequest) -> Document:
     """The scenario as it is played first: the user's, or a calm one of the system.
 
@@ -213,7 +233,7 @@ def _first(context: CommandContext, request: HuntRequest) -> Document:
         )
     target = read_target(
         context.run_dir,
-        request.scenario or f"{system}-smoke",
+        request.scenario or start_of(system),
         cls="",
         variant=request.variant,
         overrides=request.overrides,
@@ -366,7 +386,11 @@ def _kinds(
 
 
 def _play(
-    context: CommandContext, request: HuntRequest, root: RunDir, asked: HuntQuestion
+    context: CommandContext,
+    request: HuntRequest,
+    root: RunDir,
+    asked: HuntQuestion,
+    session: WarmSession | None,
 ) -> tuple[RunDir, Hunt, Path]:
     options = request.options()
     # Named by the user each time: the folder of a hunt may come from somebody else.
@@ -408,7 +432,7 @@ def _play(
     resolved = Resolved(
         plans=[plan(asked.data, asked.seed), *plans], options=options, seed=asked.seed
     )
-    with CampaignRunner(context, resolved, root, asked.command) as campaign:
+    with CampaignRunner(context, resolved, root, asked.command, session=session) as campaign:
         budget = Budget(request.budget_s)
         began = time.monotonic()
 
@@ -440,6 +464,7 @@ def _play(
         for each in hunting.found:
             if why_not := bundle_found(root, each):
                 campaign.progress.note(why_not)
+    write_json(root.root / RESULT, document(root, hunting, corpus, asked.command))
     return root, hunting, corpus
 
 
@@ -481,14 +506,17 @@ def _read(root: RunDir, data: Document) -> Scenario:
     return read_scenario(str(path))
 
 
-def document(root: RunDir, hunting: Hunt, corpus: Path) -> Document:
-    """Return the result of a hunt as data, for ``--json``."""
+def document(root: RunDir, hunting: Hunt, corpus: Path, command: str) -> Document:
+    """Return the result of a hunt as data, for ``--json`` and for the night that it is part of."""
     return {
+        "exit_code": int(hunting.exit_code),
+        "command": command,
         "folder": str(root.root),
         "corpus": str(corpus),
         "rounds": hunting.played,
         "judged": hunting.judged,
         "entries": len(hunting.entries),
+        "new_entries": hunting.new_entries,
         "features": len(hunting.seen),
         "found": [_found_document(root, each) for each in hunting.found],
     }
@@ -499,6 +527,7 @@ def _found_document(root: RunDir, found: Discovery) -> Document:
     return {
         "number": found.number,
         "what": list(found.what),
+        "is_violation": found.is_violation,
         "rounds": found.rounds,
         "shown": found.shown,
         "reference_judged": found.reference_judged,

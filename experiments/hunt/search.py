@@ -25,7 +25,7 @@ from experiments.judging import RoundOutcome
 from experiments.shrink.search import Search
 from experiments.shrink.words import file_text
 from harness.contracts.plan import Plan
-from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
+from harness.errors import BrokerstormError, EnvironmentNotReady, Exit, UsageError
 from harness.rundir import Document
 
 #: Rounds of a scenario that showed a violation, the first one included.
@@ -128,6 +128,19 @@ class Hunt:
     _keys: set[str] = field(default_factory=set)
     _round_s: float = 0.0
     _searched_s: float = 0.0
+
+    @property
+    def exit_code(self) -> Exit:
+        """Return 1 if a promise was broken, 0 if none was, 3 if no round was judged."""
+        if any(each.is_violation for each in self.found):
+            return Exit.FAIL
+        return Exit.PASS if self.judged else Exit.UNKNOWN
+
+    @property
+    def new_entries(self) -> int:
+        """Return the number of entries that the corpus of before did not have."""
+        before = {each.name for each in self.before}
+        return sum(each.name not in before for each in self.entries)
 
     def rounds(self) -> Strategy[None]:
         """Play rounds until the budget is used up."""

@@ -12,8 +12,9 @@ from functools import partial
 from itertools import product
 from typing import Final, TypeVar
 
+from analysis.classes import CLASSES
 from experiments.nights.file import SuiteFile
-from experiments.nights.model import MatrixSpec
+from experiments.nights.model import HuntSpec, MatrixSpec
 from experiments.versions import DEFAULT, Chosen
 from harness.errors import BrokerstormError, UsageError, did_you_mean
 from harness.plan.estimate import ROUND_OVERHEAD_S
@@ -49,6 +50,22 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HuntCell:
+    """The part of a cell that only a hunt has.
+
+    Attributes:
+        corpus: folder; empty = one in the folder of runs.
+        is_calm: it begins with a load without faults, and not with the user's scenario.
+    """
+
+    budget_s: float
+    corpus: str = ""
+    known: tuple[str, ...] = ()
+    reference: str = ""
+    is_calm: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One combination; what is run is `run SCENARIO` or `repro SCENARIO --pair` with ``overrides``.
 
@@ -67,6 +84,7 @@ class Cell:
             has planned and another has not adds cells and moves none.
         variants: as of `Facts`.
         guess_s: expected time of one round of one variant, without any history.
+        hunt: it is a hunt.
     """
 
     id: str
@@ -88,6 +106,7 @@ class Cell:
     shard: int = 0
     variants: tuple[str, ...] = ()
     guess_s: float = 0.0
+    hunt: HuntCell | None = None
 
     @property
     def slug(self) -> str:
@@ -123,6 +142,7 @@ class Axes:
         facts: scenario and overrides -> what it is; raises `UsageError`.
         client: library, asked version -> versions; raises `BrokerstormError`.
         broker: system, asked version -> versions; raises `BrokerstormError`.
+        start: client library -> the scenario that a hunt of it begins with.
         clients: the libraries there are.
         systems: the systems there are.
         overhead_s: of a round besides its load: start, drain, audit, judging.
@@ -131,6 +151,7 @@ class Axes:
     facts: Callable[[str, tuple[str, ...]], Facts]
     client: Callable[[str, str], list[Chosen]]
     broker: Callable[[str, str], list[Chosen]]
+    start: Callable[[str], str]
     clients: tuple[str, ...]
     systems: tuple[str, ...]
     overhead_s: float = ROUND_OVERHEAD_S
@@ -196,10 +217,55 @@ def expand(file: SuiteFile, axes: Axes) -> list[Cell]:
                 raise file.error(("cells", number), f"more than {MAX_CELLS:,} cells")
         if not made:
             raise file.error(("cells", number), "its exclusions leave no cell")
+    for number, hunted in enumerate(file.suite.hunts):
+        for cell in _of_hunt(file, number, hunted, axes):
+            if cell.id in cells:
+                raise file.error(("hunts", number), f"{cell.id} is there twice", hint=_TWICE_HUNTED)
+            cells[cell.id] = replace(cell, shard=len(cells))
     return list(cells.values())
 
 
 _TWICE: Final = "join the two, or give one of them settings of its own"
+_TWICE_HUNTED: Final = "join the two, or let one of them begin with a scenario of its own"
+
+
+def _of_hunt(file: SuiteFile, number: int, spec: HuntSpec, axes: Axes) -> Iterator[Cell]:
+    """Yield a cell for each version of the client of a hunt."""
+    at = ("hunts", number)
+    library, _, asked = spec.client.partition("@")
+    if library and library not in axes.clients:
+        did = did_you_mean(library, axes.clients)
+        raise file.error((*at, "client"), f"{library} is unknown; {did}")
+    if unknown := next((cls for cls in spec.known if cls not in CLASSES), None):
+        did = did_you_mean(unknown, CLASSES)
+        raise file.error((*at, "known"), f"{unknown} is not a class; {did}")
+    versions = [Chosen("", "")]
+    if asked:
+        where = (*at, "client")
+        versions = _asked(file, where, partial(_resolved, file, axes.client, library, asked))
+    scenario = file.scenario(spec.scenario) if spec.scenario else axes.start(library)
+    facts = _asked(file, (*at, "scenario"), partial(axes.facts, scenario, ()))
+    for version in versions:
+        client = f"{library}@{version.asked}" if version.asked else library
+        parts = ["hunt", client, name_of(scenario) if spec.scenario else ""]
+        yield Cell(
+            id=" ".join(part for part in parts if part),
+            scenario=scenario,
+            system=facts.system,
+            client=library,
+            client_version=version.version,
+            broker_version=facts.version,
+            priority=spec.priority,
+            group=f"hunt {client}",
+            guess_s=spec.budget + axes.overhead_s,
+            hunt=HuntCell(
+                budget_s=spec.budget,
+                corpus=str((file.path.parent / spec.corpus).absolute()) if spec.corpus else "",
+                known=tuple(spec.known),
+                reference=spec.reference,
+                is_calm=not spec.scenario,
+            ),
+        )
 
 
 def _of_matrix(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
@@ -166,6 +167,44 @@ class MatrixSpec(Part):
     )
 
 
+def _corpus(text: str) -> str:
+    parts = PurePosixPath(text).parts
+    if not text or text.startswith(("/", "~")) or ".." in parts:
+        raise ValueError("must be a folder below the one of this file, such as corpus/franz-go")
+    return text
+
+
+class HuntSpec(Part):
+    """A hunt for unknown defects, as `brokerstorm hunt`; each is a cell of its own."""
+
+    client: str = Field(
+        "",
+        description="`NAME` or `NAME@VERSION`, with the words for versions of `cells`; empty = the clients "
+        "of the scenario",
+    )
+    scenario: str = Field(
+        "",
+        description="the scenario that it begins with; empty = a short load without faults",
+    )
+    budget: Seconds = Field(gt=0, description="time for its rounds: `45m`")
+    corpus: Annotated[str, AfterValidator(_corpus)] | None = Field(
+        None,
+        description="folder of its corpus, relative to this file; default: a folder in the folder of runs. "
+        "Its scenarios are played first, every night",
+    )
+    known: list[str] = Field(default_factory=list, description="classes of anomalies to ignore")
+    reference: str = Field(
+        "", description="client that what is found is played with, too: `NAME@VERSION` or `none`"
+    )
+    priority: int = Field(0, ge=-100, le=100, description="as of `cells`")
+
+    @model_validator(mode="after")
+    def _begins_somewhere(self) -> HuntSpec:
+        if not (self.client or self.scenario):
+            raise ValueError("needs client or scenario")
+        return self
+
+
 class Suite(Part):
     """One suite file."""
 
@@ -183,4 +222,13 @@ class Suite(Part):
         None,
         description="data that is kept of nightly runs, applied after each one; default: everything",
     )
-    cells: list[MatrixSpec] = Field(min_length=1, description="one matrix or several")
+    cells: list[MatrixSpec] = Field(default_factory=list, description="one matrix or several")
+    hunts: list[HuntSpec] = Field(
+        default_factory=list, description="hunts for unknown defects, each a cell of its own"
+    )
+
+    @model_validator(mode="after")
+    def _has_cells(self) -> Suite:
+        if not (self.cells or self.hunts):
+            raise ValueError("needs cells or hunts")
+        return self

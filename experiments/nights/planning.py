@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from experiments.context import CommandContext
 from experiments.history.store import DEFAULT_NAME
+from experiments.hunt.hunting import start_of
 from experiments.nights.choice import Choice, Shard, choose, narrowed
 from experiments.nights.file import SuiteFile, load_suite
 from experiments.nights.matrix import SEEDS, Axes, Cell, Facts, expand
@@ -137,7 +138,11 @@ def plan_night(
     suite = file.suite
     every = [_on(cell, request.runtime) for cell in expand(file, axes_of(request.offline, tell))]
     cells = narrowed(every, request.only, request.shard)
-    sticky = {cell.id: found for cell in cells if (found := _sticky(history, suite.name, cell))}
+    sticky = {
+        cell.id: found
+        for cell in cells
+        if cell.hunt is None and (found := _sticky(history, suite.name, cell))
+    }
     seed = request.seed if request.seed is not None else secrets.randbelow(SEEDS)
     budget_s = suite.budget if request.budget_s is None else request.budget_s
 
@@ -255,7 +260,7 @@ _NIGHTS = 60
 
 def _turn_s(history: History | None, suite: str, cell: Cell) -> float:
     """Expected time of one turn: of each variant what it took, else the guess of the plan."""
-    if history is None:
+    if history is None or cell.hunt is not None:
         return cell.guess_s * len(cell.history_cells)
     known = (history.expected_s(name, suite=suite) for name in cell.history_cells)
     return sum(cell.guess_s if each is None else each for each in known)
@@ -306,6 +311,7 @@ def axes_of(offline: bool, tell: Callable[[str], None]) -> Axes:
         facts=cache(facts_of),
         client=client,
         broker=broker,
+        start=lambda library: start_of(load_worker(library).system),
         clients=(*known_workers(),),
         systems=(*SYSTEMS,),
     )

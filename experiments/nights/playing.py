@@ -29,14 +29,16 @@ from experiments.experiment import Budget, Experiment, OutOfBudget, Request
 from experiments.folders import set_aside
 from experiments.history.hours import rounds_with_hours
 from experiments.history.rounds import Labels, broken_round
+from experiments.hunt.hunting import RESULT, hunt
 from experiments.leftovers import end_leftovers
+from experiments.nights.hunts import hunt_reasons, hunt_request, hunt_round
 from experiments.nights.night import BREAKS, Ended, Night, NightDir, Turn, again, word_of
 from experiments.nights.planning import resolve_cell
 from experiments.repro import rounds as repro
 from experiments.repro.request import ReproRequest
 from experiments.resolved import Resolved, RoundOptions
 from harness.errors import BrokerstormError, EnvironmentNotReady, Exit
-from harness.rundir import RunDir
+from harness.rundir import RunDir, read_json, reading
 
 if TYPE_CHECKING:
     from analysis.spark.session import WarmSession
@@ -178,6 +180,8 @@ class NightTurns(Experiment[TurnRequest, Ended]):
 
     def _judged(self, request: TurnRequest, root: RunDir) -> Ended | None:
         """How a turn ended, from its folder; None = it was not judged to the end."""
+        if self._night.cell(request.turn).hunt is not None:
+            return _ended_hunt(request, root) if (root.root / RESULT).exists() else None
         return ended_of(request, root) if root.junit.exists() else None  # it is written last
 
     def _play(self, request: TurnRequest) -> Ended:
@@ -220,8 +224,13 @@ class NightTurns(Experiment[TurnRequest, Ended]):
             )
 
     def _play_live(self, turn: Turn, root: RunDir) -> None:
-        """Play a turn as `run` or `repro` would. May raise anything."""
+        """Play a turn as `run`, `repro` or `hunt` would. May raise anything."""
         cell = self._night.cell(turn)
+        if cell.hunt is not None:
+            self._leave()  # it has clusters of its own
+            request = hunt_request(cell, cell.hunt, turn, self._dir, offline=self._night.offline)
+            hunt(self._context, request, root=root, session=self._session)
+            return
         campaign = self._campaign_of(turn)
         shared: dict[str, Any] = {
             "seed": turn.seed,
@@ -242,10 +251,10 @@ class NightTurns(Experiment[TurnRequest, Ended]):
             )
             prepared = repro.prepare_repro(self._context, asked, root)
         else:
-            request = variants.RunRequest(
+            run = variants.RunRequest(
                 scenario=cell.scenario, rounds=1, variant="", replay=None, **shared
             )
-            prepared = variants.prepare_run(self._context, request, root)
+            prepared = variants.prepare_run(self._context, run, root)
         prepared.play(campaign, goes_on=True)
 
     def _rows(self, turn: Turn, ended: Ended) -> list[Round]:
@@ -260,6 +269,9 @@ class NightTurns(Experiment[TurnRequest, Ended]):
             is_sticky=turn.is_sticky,
             is_control=cell.is_control,
         )
+        if ended.verdict != "broken" and cell.hunt is not None:
+            folder = self._dir.folder(ended.folder)
+            return [hunt_round(folder, cell, labels, ended, read_json(folder.root / RESULT))]
         if ended.verdict != "broken":
             rows = rounds_with_hours(self._dir.folder(ended.folder), labels)
             return with_whole_time(rows, ended.duration_s)
@@ -399,6 +411,19 @@ def ended_of(request: TurnRequest, root: RunDir) -> Ended:
         ]
     took_s = round(sum(found.duration_s.values()), 3)
     return ended_now(request, found.exit_code, reasons, command=found.command, duration_s=took_s)
+
+
+def _ended_hunt(request: TurnRequest, root: RunDir) -> Ended:
+    """How a hunt ended, from its folder.
+
+    Raises:
+        UsageError: its result is damaged.
+    """
+    found = read_json(root.root / RESULT)
+    with reading(root):
+        return ended_now(
+            request, found["exit_code"], hunt_reasons(found), command=str(found["command"])
+        )
 
 
 def ended_now(

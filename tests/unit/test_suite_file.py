@@ -15,7 +15,7 @@ import yaml
 
 from experiments.nights.choice import Shard, choose, narrowed
 from experiments.nights.file import SCHEMA_FILE, SuiteFile, bundled_suites, load_suite, new_suite
-from experiments.nights.matrix import Axes, Cell, Facts, expand
+from experiments.nights.matrix import Axes, Cell, Facts, HuntCell, expand
 from experiments.versions import Chosen, Releases
 from experiments.versions import choose as choose_version
 from harness.errors import EnvironmentNotReady, UsageError
@@ -52,6 +52,7 @@ AXES = Axes(
     facts,
     versions,
     versions,
+    lambda library: "smoke",
     ("confluent-kafka", "sarama", "kafka-python"),
     ("kafka", "pulsar"),
     20.0,
@@ -112,6 +113,26 @@ cells:
     assert found[3].overrides == ("load.payload=60",)
 
 
+def test_a_hunt_is_a_cell_for_each_version_of_its_client(written: Write) -> None:
+    file = written("""
+name: mine
+hunts:
+  - {client: "sarama@>=2.14", budget: 45m, known: [stall]}
+  - {scenario: quick, budget: 10m, corpus: corpus/quick}
+""")
+    found = cells(file)
+    assert [(cell.id, cell.scenario, cell.client_version) for cell in found] == [
+        ("hunt sarama@>=2.14 2.14", "smoke", "2.14.2"),
+        ("hunt sarama@>=2.14 2.15", "smoke", "2.15.1"),
+        ("hunt sarama@>=2.14 3.0", "smoke", "3.0.0"),
+        ("hunt quick", "quick", ""),
+    ]
+    calm, own = found[0].hunt, found[3].hunt
+    assert calm == HuntCell(budget_s=2700.0, known=("stall",), is_calm=True)
+    assert own == HuntCell(budget_s=600.0, corpus=str(file.path.parent / "corpus" / "quick"))
+    assert found[0].guess_s == 2720.0
+
+
 def test_bugs_keep_their_versions_and_name_their_pair(written: Write) -> None:
     one = cells(written(HEAD + "{bugs: [bug]}"))
     assert [(cell.id, cell.pair, cell.variants, cell.tries) for cell in one] == [
@@ -145,7 +166,24 @@ def test_of_several_clients_in_one_repository_only_the_default_one_is_meant() ->
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("name: m\ncells: []", "mine.yaml:2: cells: needs at least 1, got []"),
+        ("name: m\ncells: []", "needs cells or hunts"),
+        ("name: m\nhunts:\n- {budget: 1m}", "mine.yaml:3: hunts[0]: needs client or scenario"),
+        (
+            "name: m\nhunts:\n- {client: sarma, budget: 1m}",
+            "hunts[0].client: sarma is unknown; did you mean sarama",
+        ),
+        (
+            "name: m\nhunts:\n- {client: sarama, budget: 1m, known: [stal]}",
+            "hunts[0].known: stal is not a class; did you mean stall",
+        ),
+        (
+            "name: m\nhunts:\n- {client: sarama, budget: 1m, corpus: ../theirs}",
+            "hunts[0].corpus: must be a folder below the one of this file",
+        ),
+        (
+            "name: m\nhunts:\n- {client: sarama, budget: 1m}\n- {client: sarama, budget: 2m}",
+            "hunts[1]: hunt sarama is there twice",
+        ),
         (HEAD + "{}", "mine.yaml:3: cells[0]: is an empty matrix: it names neither scenarios"),
         (HEAD + "{clients: {sarama: [latest]}}", "mine.yaml:3: cells[0]: is an empty matrix"),
         (HEAD + "scenario: [smoke]", "cells[0].scenario: unknown key, got ['smoke']; did"),
