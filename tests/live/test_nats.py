@@ -182,6 +182,8 @@ def test_a_server_that_wants_all_memory_ends(
     services = cluster.runtime.layout.services
     (node,) = (node for node in cluster.runtime.nodes if node.name == "nats-2")
     assert services[node.name].memory_max_mb == 4000
+    assert cluster.admin._api.publish(["orders-0"] * 5, bytes(100)) == ""
+    wrong_copies(cluster)  # each server has them now
     cluster.runtime.stop(node.name)
     (block,) = node.folder.glob("data/**/streams/orders-0/msgs/*.blk")
     whole = block.read_bytes()
