@@ -18,6 +18,7 @@ from harness.protocols.cluster import Endpoint, Node, StoredMessage
 from harness.systems.nats import messages
 from harness.systems.nats.admin import NatsAdmin
 from harness.systems.nats.link import place_of
+from harness.systems.nats.messages import headers_of
 
 HEAD = b"NATS/1.0\r\nNats-Msg-Id: 1/0/3\r\n\r\n"
 
@@ -106,6 +107,11 @@ def test_a_stream_whose_last_messages_were_deleted_is_read_to_its_end() -> None:
     taken, bounds = read(servers)
     assert (len(taken), bounds.read_to, bounds.is_complete) == (3, 6, True)
     assert servers.asked == 4, "it asks no more once it knows that nothing is missing"
+
+
+def test_headers_keep_their_bytes() -> None:
+    head = b"NATS/1.0\r\ntext: K\xc3\xa4se 42\r\nbytes: \xff\xfe\r\n\r\n"
+    assert [*headers_of(head)] == [("text", "Käse 42".encode()), ("bytes", b"\xff\xfe")]
 
 
 def test_the_last_messages_only() -> None:

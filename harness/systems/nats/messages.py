@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
-from email import message_from_bytes
+from email import message_from_string
 from typing import Any, Final
 
 from harness.admin.failover import NoAnswer, NotThere
@@ -141,5 +141,6 @@ def headers_of(head: bytes) -> Iterator[tuple[str, bytes]]:
     """
     _, _, lines = head.partition(b"\r\n")
     if head.startswith(_VERSION):
-        for name, value in message_from_bytes(lines).items():
-            yield name, str(value).encode()
+        # Latin 1 has a character for each byte, so values keep theirs.
+        for name, value in message_from_string(lines.decode("latin-1")).items():
+            yield name, str(value).encode("latin-1")
