@@ -133,7 +133,7 @@ class Search:
     def _note_when(self) -> None:
         """Rounds of the scenario as it is say after how many seconds of load the class first
         showed."""
-        rounds = self.played[key_of(self.shape.data)]
+        rounds = self.played[key_of(self.smallest)]
         shown = [each.run for each in rounds if self._counts(each, self.shape.data)]
         times = [run.witnesses[self.cls].t_s for run in shown if run and self.cls in run.witnesses]
         if times and len(times) == len(shown):

@@ -156,6 +156,7 @@ def test_what_was_found_is_made_smaller_in_a_part_of_the_time(tmp_path: Path) ->
     kinds = ("kill", "pause")
     faults = [{"fault": kind, "target": "kafka-1", "at": 2.0, "for": 2.0} for kind in kinds]
     first = {**pinned(read({**SCENARIO, "faults": faults}, tmp_path)), "name": "hunt"}
+    first["load"]["duration"] = LOAD_S  # a number, as a hunt writes it
     rounds = Rounds(violates=lambda data: "fault pause" in kinds_of(data))
 
     def search(found: Discovery, on_better: Callable[[], None]) -> Search:
