@@ -21,6 +21,8 @@ from harness.rundir import ASKED, RunDir, read_json, resolved, write_json, write
 
 #: In the folder: who holds it, and the outcome of each round.
 LOCK, ROUNDS = "experiment.lock", "rounds.jsonl"
+#: In a run folder: what judging again needs.
+CAPTURE: Final = ("raw", "sealed", "stacks")
 #: In the names of rounds that are played again: they do not count.
 ASIDE: Final = "aside"
 SCHEMA_VERSION: Final = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import random
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -17,7 +18,7 @@ import faults
 from experiments.campaign import CampaignRunner
 from experiments.context import CommandContext
 from experiments.experiment import Budget, Rounds
-from experiments.folders import begun, close_run_folder, keep_asked, playing
+from experiments.folders import CAPTURE, begun, close_run_folder, keep_asked, playing
 from experiments.hunt.changes import Choices, load_seconds
 from experiments.hunt.corpus import CorpusEntry, read_corpus, write_entry
 from experiments.hunt.discoveries import (
@@ -458,6 +459,7 @@ def _play(
             search_s=asked.search_s,
             tell=tell,
             on_entry=partial(write_entry, corpus),
+            on_nothing_new=partial(_remove_capture, root),
             on_found=partial(write_found, root, command=asked.command),
         )
         Rounds(root, campaign, budget=budget, tell=tell).run(hunting.rounds())
@@ -466,6 +468,13 @@ def _play(
                 campaign.progress.note(why_not)
     write_json(root.root / RESULT, document(root, hunting, corpus, asked.command))
     return root, hunting, corpus
+
+
+def _remove_capture(root: RunDir, name: str) -> None:
+    """Remove the captured rows of a round: a hunt of a night plays thousands. What was judged of
+    it stays."""
+    for each in CAPTURE:
+        shutil.rmtree(root.root / name / each, ignore_errors=True)
 
 
 def _first_step(name: str, inventory: Inventory, data: Document) -> FaultStep:

@@ -100,6 +100,7 @@ class Hunt:
         search_s: seconds for all searches; one of them gets half of what is left.
         tell: gets a line for each round.
         on_entry: gets each new entry.
+        on_nothing_new: gets the name of each round that showed nothing new and broke no promise.
         on_found: gets everything that was found, each time it changes.
         seen: feature -> rounds that had it.
     """
@@ -118,6 +119,7 @@ class Hunt:
     search_s: float = 0.0
     tell: Callable[[str], None] = lambda text: None
     on_entry: Callable[[CorpusEntry], None] = lambda entry: None
+    on_nothing_new: Callable[[str], None] = lambda name: None
     on_found: Callable[[Discovery], None] = lambda found: None
     entries: list[CorpusEntry] = field(default_factory=list)
     found: list[Discovery] = field(default_factory=list)
@@ -307,6 +309,8 @@ class Hunt:
             self.last_new = self.played
             self.entries.append(replace(entry, features=tuple(outcome.features)))
             self.on_entry(self.entries[-1])
+        if not is_new and outcome.run is not None and not outcome.run.violations:
+            self.on_nothing_new(outcome.name)
 
     def _new_in(self, outcome: RoundOutcome) -> list[str]:
         return [feature for feature in outcome.features if feature not in self.seen]

@@ -16,11 +16,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from experiments.folders import CAPTURE
 from experiments.nights.model import Keep
 from experiments.nights.night import NightDir, again
 
-#: In a run folder: what judging again needs.
-_CAPTURE: Final = ("raw", "sealed", "stacks")
 _CLUSTER: Final = "cluster"
 
 
@@ -155,7 +154,7 @@ def _holds(folder: Path, protected: set[Path]) -> bool:
 def _captures(folder: Path) -> Iterator[Path]:
     """Yield the captures of a run, or of the rounds of a campaign."""
     for run in (folder, *(path for path in sorted(folder.iterdir()) if path.is_dir())):
-        yield from (run / name for name in _CAPTURE if (run / name).is_dir())
+        yield from (run / name for name in CAPTURE if (run / name).is_dir())
 
 
 def _size(folder: Path) -> int:

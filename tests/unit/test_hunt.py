@@ -106,6 +106,21 @@ def test_what_showed_something_new_is_kept_and_changed() -> None:
     assert sum(bool(data["faults"]) for _, data in rounds.played) > 30
 
 
+def test_rounds_that_showed_nothing_new_are_named() -> None:
+    named: list[str] = []
+    rounds = Rounds(features=kinds_of, violates=lambda data: len(data["faults"]) > 1)
+    hunting = rounds.hunt(on_nothing_new=named.append)
+    seen: set[str] = set()
+    nothing_new = []
+    for number, (_, data) in enumerate(rounds.played, 1):
+        new = set(kinds_of(data)) - seen
+        seen |= new
+        if number > 1 and not new and len(data["faults"]) < 2:
+            nothing_new.append(f"round-{number:04d}")
+    assert named == nothing_new != []
+    assert hunting.played == 40
+
+
 def test_the_same_seed_and_outcomes_ask_for_the_same_rounds() -> None:
     first, second, other = (Rounds(features=kinds_of) for _ in range(3))
     first.hunt()
