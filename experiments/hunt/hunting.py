@@ -281,8 +281,8 @@ def _refuse_short(request: HuntRequest, data: Document) -> None:
         )
 
 
-def _worker_of(client: str) -> tuple[WorkerSpec | None, str]:
-    """The worker and version of ``--client NAME@VERSION``.
+def _worker_of(client: str, option: str = "--client") -> tuple[WorkerSpec | None, str]:
+    """The worker and version of ``NAME@VERSION``, as an option names it.
 
     Raises:
         UsageError: there is no such client.
@@ -292,7 +292,7 @@ def _worker_of(client: str) -> tuple[WorkerSpec | None, str]:
     name, _, version = client.partition("@")
     libraries = known_workers()
     if name not in libraries:
-        raise UsageError(f"--client {name}: no such client", hint=did_you_mean(name, libraries))
+        raise UsageError(f"{option} {client}: no such client", hint=did_you_mean(name, libraries))
     return load_worker(name), version
 
 
@@ -327,7 +327,7 @@ def _reference(asked: str, data: Document) -> str:
         for spec in data["load"].get(side, {}).values()
     }
     if asked:
-        worker, version = _worker_of(asked)
+        worker, version = _worker_of(asked, "--reference")
         assert worker is not None
         version = version or worker.default_version
         if system not in worker.systems:
