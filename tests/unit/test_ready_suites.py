@@ -21,7 +21,7 @@ def as_asked(name: str, asked: str) -> list[Chosen]:
 
 def cells(name: str) -> list[Cell]:
     return expand(
-        load_suite(name), Axes(facts_of, as_asked, as_asked, (*known_workers(),), (*SYSTEMS,))
+        load_suite(name), Axes(facts_of, as_asked, as_asked, str, (*known_workers(),), (*SYSTEMS,))
     )
 
 
