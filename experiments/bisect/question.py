@@ -16,7 +16,8 @@ from experiments.versions import Releases, between, choose, is_open
 from harness.errors import UsageError, did_you_mean
 from harness.plan.build import build_plan
 from harness.rundir import resolved
-from harness.scenario.file import deep_merge, variants
+from harness.scenario.file import variants
+from harness.scenario.merging import deep_merge
 from harness.scenario.model import VariantSpec
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import is_own

@@ -31,6 +31,7 @@ ABLE_ONLY: Final = {
     "payload-mixed.bin": ("payload", "mixed"),
     "payload-compressible.bin": ("filling", "compressible"),
     "payload-template.bin": ("payload", "template"),
+    "payload-encoded.bin": ("payload", "encoded"),
 }
 SELF_TEST: Final = "the self-test writes the golden files"
 SELF_TEST_S: Final = 60.0

@@ -487,6 +487,9 @@ class Plan(PlanPart):
         "",
         description="text that each body is made of, with the identity in a header; empty = there is none",
     )
+    payload_charset: str = Field(
+        "", description="makes bytes of that text; latin-1: a character is one byte; empty = UTF-8"
+    )
     rate_per_s: float = Field(
         description="all producers; 0 = unlimited; with a profile the whole of it"
     )

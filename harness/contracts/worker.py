@@ -74,6 +74,7 @@ class ProducerPart(SpecPart):
     payload_sizes: list[int] | None = None
     payload_compressible: int | None = None
     payload_template: str | None = None
+    payload_charset: str | None = None
     headers: list[tuple[str, str]] | None = None
     header_templates: list[tuple[str, str]] | None = None
     when_full: str = "wait"

@@ -8,6 +8,7 @@ from typing import Any
 from harness.contracts.plan import LifePlan, ProducerPlan, RateChoice, ThresholdPlan, TopicPlan
 from harness.scenario.model import ComesAndGoes, LoadSpec, Scenario
 from harness.scenario.payload import (
+    payload_charset,
     payload_compressible,
     payload_sizes,
     payload_table,
@@ -27,6 +28,7 @@ def load_fields(scenario: Scenario) -> dict[str, Any]:
         "payload_sizes": payload_table(load.payload) if largest > smallest else [],
         "payload_compressible": payload_compressible(load.payload),
         "payload_template": payload_template(load.payload),
+        "payload_charset": payload_charset(load.payload),
         "rate_per_s": 0.0 if load.unlimited else float(load.highest_rate),
         "rate_choice": _rate_choice(load),
         "warm_up_s": load.warm_up,

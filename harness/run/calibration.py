@@ -69,6 +69,7 @@ _MEASURED: Final = {
     "payload_sizes",
     "payload_compressible",
     "payload_template",
+    "payload_charset",
     "rate_choice",
 }
 

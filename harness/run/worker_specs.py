@@ -134,6 +134,7 @@ def _producer_part(plan: Plan, producer: ProducerPlan) -> ProducerPart:
         payload_sizes=plan.payload_sizes or None,
         payload_compressible=plan.payload_compressible,
         payload_template=plan.payload_template or None,
+        payload_charset=plan.payload_charset or None,
         headers=list(producer.headers.items()) or None,
         header_templates=list(producer.header_templates.items()) or None,
         when_full=producer.when_full,

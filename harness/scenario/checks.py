@@ -23,6 +23,7 @@ from harness.scenario.model import (
     native,
 )
 from harness.scenario.payload import (
+    payload_charset,
     payload_compressible,
     payload_sizes,
     payload_table,
@@ -552,7 +553,8 @@ def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario)
     mixed = payload_table(scenario.load.payload)
     smallest, largest = payload_sizes(scenario.load.payload)
     payload = "fixed" if largest == smallest else "mixed" if mixed else "range"
-    payload = "template" if payload_template(scenario.load.payload) else payload
+    if payload_template(scenario.load.payload):
+        payload = "encoded" if payload_charset(scenario.load.payload) else "template"
     return {
         "calls": spec.calls,
         "results": spec.results,

@@ -25,8 +25,12 @@ from harness.scenario.bundled import bundled_bugs, bundled_scenarios, name_of
 from harness.scenario.checks import Client, Problem, problems
 from harness.scenario.config_file import AT as CONFIG_FILE
 from harness.scenario.config_file import config_of, with_config_file
+from harness.scenario.merging import deep_merge
 from harness.scenario.model import Scenario
 from harness.scenario.option_files import FILE, with_option_files, written_out
+from harness.scenario.payload import SCHEMAS
+from harness.scenario.payload_schema import AT as PAYLOAD
+from harness.scenario.payload_schema import with_payload_schema
 from harness.toolchains.own_builds import anchored
 from harness.validation import Location, dotted, inner_type, problems_of, value_text
 from harness.yaml_lines import SCHEMA_KEY, parse, read, value_of
@@ -189,6 +193,13 @@ def _scenario_hint(text: str, known: Mapping[str, Path]) -> str:
 # ----- --set and merging --------------------------------------------------------------------------
 
 
+#: The last two keys of a path, as ``--set`` has it.
+_NAMES_A_FILE: Final = {
+    CONFIG_FILE,
+    ("options", FILE),
+    ("consumer_options", FILE),
+    *((PAYLOAD[-1], key) for key in SCHEMAS),
+}
 #: Behind the name of an entry that ``--set`` is to add.
 _NEW: Final = "!new"
 
@@ -206,7 +217,7 @@ def _parse_override(text: str, data: Document) -> tuple[Location, Any, str]:
     location = _split_key(key.strip(), data, option)
     # What a user names on the command line is where the user is.
     [parsed] = anchored({location[-1]: parsed}, Path.cwd()).values()
-    names_a_file = location[-2:] in {CONFIG_FILE, ("options", FILE), ("consumer_options", FILE)}
+    names_a_file = location[-2:] in _NAMES_A_FILE
     if names_a_file and isinstance(parsed, str):
         parsed = str(path_below(Path.cwd(), parsed))
     return location, parsed, option
@@ -295,19 +306,6 @@ def _put(data: Document, location: Location, value: Any, option: str) -> None:
             target = target[key]
 
 
-def deep_merge(base: Any, override: Any) -> Any:
-    """JSON merge patch (RFC 7396); a fresh copy."""
-    if not isinstance(override, dict):
-        return copy.deepcopy(override)
-    merged = copy.deepcopy(base) if isinstance(base, dict) else {}
-    for key, value in override.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = deep_merge(merged.get(key), value)
-    return merged
-
-
 # ----- checking -----------------------------------------------------------------------------------
 
 
@@ -325,6 +323,10 @@ def _validated(data: Document, source: Source, *, inside: Location = ()) -> Scen
     except UsageError as error:
         text = f"{error}{value_text(CONFIG_FILE, data)}"
         raise ScenarioError(_line(source, CONFIG_FILE, text, inside), hint=error.hint) from error
+    try:
+        scenario = with_payload_schema(scenario)
+    except UsageError as error:
+        raise ScenarioError(_line(source, PAYLOAD, str(error), inside), hint=error.hint) from error
     scenario, file_problems, notes = with_option_files(scenario, clients or {})
     scenario._notes = [*noted, *notes]
     found: list[Problem] = [

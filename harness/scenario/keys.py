@@ -14,7 +14,7 @@ _PLACES: Final = ("number", "key")
 def _checked(text: str) -> str:
     if not text:
         return text
-    check_places(text, _PLACES)
+    check_places(text, _PLACES, padded=())
     if "\0" in text:
         raise ValueError("has a NUL character")
     if not any(f"{{{place}}}" in text for place in _PLACES):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,10 @@ from harness.errors import UsageError
 from harness.properties import read_properties
 from harness.rundir import path_below
 from harness.scenario.checks import Client, Problem
+from harness.scenario.merging import deep_merge
 from harness.scenario.model import ConsumerSpec, Option, PipelineSpec, ProducerSpec, Scenario
+from harness.scenario.payload import payload_schema
+from harness.scenario.payload_schema import encoded_payload
 
 FILE: Final = "file"
 CONFIG_FILE: Final = "config_file"
@@ -78,7 +81,7 @@ def written_out(
     made: dict[str, Any] = copy.deepcopy(dict(data))
     variants = (made.get("variants") or {}).values()
     overrides = [each["override"] for each in variants if each and each.get("override")]
-    names_one = False
+    names_one = _encode_payloads(made, overrides, scenario.folder)
     for part in [made, *overrides]:
         for at in _places(part):
             _, side, name, key = at
@@ -93,6 +96,27 @@ def written_out(
             names_one = True
     text = "# The values of files that the scenario named are written out.\n"
     return text + yaml.safe_dump(made, sort_keys=False, allow_unicode=True) if names_one else ""
+
+
+def _encode_payloads(
+    made: dict[str, Any], overrides: Iterable[dict[str, Any]], folder: Path
+) -> bool:
+    """Encode bodies that name a schema file, in the data of a scenario and of its variants; whether
+    there are any."""
+    base = _payload(made)
+    found = False
+    for part in [made, *overrides]:
+        own = _payload(part)
+        whole = own if part is made else deep_merge(base, own)
+        if own is not None and payload_schema(whole):
+            found = True
+            part["load"]["payload"] = encoded_payload(whole, folder)
+    return found
+
+
+def _payload(part: Mapping[str, Any]) -> Any:
+    load = part.get("load")
+    return load.get("payload") if isinstance(load, Mapping) else None
 
 
 def _places(data: Any) -> Iterator[tuple[str, str, str, str]]:

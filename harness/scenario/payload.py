@@ -2,13 +2,14 @@
 them as often as any other; ``{p50: 300, p99: 4000}``, log-normal; ``{sizes: {200: 70%, 1000:
 30%}}``. With ``compressible: 60%`` next to them (or next to ``bytes: 150``) so much of each is
 zeros and the rest differs. Or a body in the user's shape: ``{template: '{"order": {"id": "{id}"},
-"n": {n}}'}``."""
+"n": {n}}'}``; `harness.scenario.payload_schema` makes one of values and a schema."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Collection, Mapping
+from functools import partial
 from statistics import NormalDist
 from typing import Annotated, Any, Final
 
@@ -34,7 +35,15 @@ _PLACES: Final = {
     "lane": ("0", "4294967295"),
     "producer": ("1", "4294967295"),
 }
-_PLACE: Final = re.compile(r"\{([A-Za-z_]+)\}")
+#: Places that may have a width: ``{n:10}`` has zeros on the left up to 10 characters.
+PADDED: Final = ("id", "n", "lane", "producer")
+PLACE: Final = re.compile(r"\{([A-Za-z_]+)(?::([0-9]+))?\}")
+_MOST_WIDTH: Final = 99
+#: The charset of a template that has a character for each byte.
+LATIN_1: Final = "latin-1"
+#: Key of a payload -> the kind of file that it names, which says how values are encoded.
+SCHEMAS: Final = {"avro": "an Avro schema", "protobuf": "a .proto file, or a set of descriptors"}
+_OF_SCHEMAS: Final = ("template", *SCHEMAS, "message")
 #: How a payload begins that has its identity in itself.
 _MAGIC: Final = "BS"
 #: What an editor checks; YAML gives a number or a text.
@@ -66,11 +75,14 @@ _JSON_SCHEMA: Final = {
                     "description": "share of each message that a codec saves; the rest differs by message",
                 },
                 "template": {
-                    "type": "string",
-                    "pattern": r"\{id\}",
                     "description": "body of each message: a text with `{id}`, which names the message, and "
-                    "`{n}` (number in its lane), `{key}`, `{lane}` and `{producer}`",
+                    "`{n}` (number in its lane), `{key}`, `{lane}` and `{producer}`. With `avro` or "
+                    "`protobuf` the values of its fields",
                 },
+                "avro": {"type": "string", "description": "Avro schema (.avsc) of the body"},
+                "protobuf": {"type": "string", "description": ".proto file, or set of descriptors"},
+                "message": {"type": "string", "description": "message type in `protobuf`"},
+                "charset": {"enum": [LATIN_1], "description": "each character is one byte"},
                 "sizes": {
                     "type": "object",
                     "description": "bytes to the share of messages that have so many; together 100%",
@@ -93,16 +105,23 @@ def payload_template(payload: Size) -> str:
     if not isinstance(payload, Mapping) or "template" not in payload:
         return ""
     text = payload["template"]
-    if others := sorted(payload.keys() - {"template"}):
+    if others := sorted(payload.keys() - {"template", "charset"}):
         raise ValueError(f"template takes no sizes: leave out {', '.join(others)}")
-    if (
-        not isinstance(text, str)
-        or "\0" in text
-        or any("\ud800" <= char <= "\udfff" for char in text)
-    ):
-        raise ValueError('template must be a text, such as \'{"id": "{id}", "n": {n}}\'')
-    check_places(text, _PLACES)
-    if "{id}" not in text:
+    if not isinstance(text, str):
+        raise ValueError(
+            'template must be a text, such as \'{"id": "{id}", "n": {n}}\'; '
+            f"fields with values need {' or '.join(SCHEMAS)}, too"
+        )
+    if payload_charset(payload):
+        if high := next((char for char in text if ord(char) > 0xFF), ""):
+            raise ValueError(f"template has {high!r}, which is no byte with charset {LATIN_1}")
+    elif "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+        raise ValueError(
+            "template must be a text without NUL and halves of characters; "
+            f"charset: {LATIN_1} takes bytes"
+        )
+    check_places(text)
+    if all(found[1] != "id" for found in PLACE.finditer(text)):
         raise ValueError("template has no {id}, by which readers name the message")
     if text.startswith(_MAGIC):
         raise ValueError(
@@ -111,25 +130,78 @@ def payload_template(payload: Size) -> str:
     return text
 
 
-def check_places(template: str, places: Collection[str] = tuple(_PLACES)) -> None:
-    """Check the places of a template.
+def payload_charset(payload: Size) -> str:
+    """The charset of the template; empty = UTF-8.
 
     Raises:
-        ValueError: one that is none of ``places``, which it names.
+        ValueError: another one than `LATIN_1`.
+    """
+    charset = payload.get("charset", "") if isinstance(payload, Mapping) else ""
+    if charset not in ("", LATIN_1):
+        raise ValueError(f"charset must be {LATIN_1}; leave it out for UTF-8")
+    return str(charset)
+
+
+def payload_schema(payload: Size) -> str:
+    """Which of `SCHEMAS` a payload has; empty = none.
+
+    Raises:
+        ValueError: keys that do not go together, or a file or message type that is not a text.
+    """
+    found = [key for key in SCHEMAS if isinstance(payload, Mapping) and key in payload]
+    if not found or not isinstance(payload, Mapping):
+        return ""
+    if "template" not in payload:
+        raise ValueError(f"{found[0]} needs template: the values of the fields")
+    if others := sorted(set(found[1:]) | (payload.keys() - set(_OF_SCHEMAS))):
+        raise ValueError(f"{found[0]} cannot be combined with {', '.join(others)}")
+    if not isinstance(payload[found[0]], str) or not payload[found[0]]:
+        raise ValueError(f"{found[0]} must be the path of {SCHEMAS[found[0]]}")
+    if ("message" in payload) != (found[0] == "protobuf"):
+        raise ValueError("message names the message type of protobuf: write both, or neither")
+    if not isinstance(payload.get("message", ""), str):
+        raise ValueError("message must be the name of a message type, such as shop.Order")
+    return found[0]
+
+
+def check_places(
+    template: str,
+    places: Collection[str] = tuple(_PLACES),
+    padded: Collection[str] = PADDED,
+) -> None:
+    """Check the places of a template.
+
+    Args:
+        padded: places that may have a width.
+
+    Raises:
+        ValueError: one that is none of ``places``, which it names; or a width that cannot be.
     """
     *most, last = (f"{{{place}}}" for place in places)
-    for place in _PLACE.findall(template):
+    for found in PLACE.finditer(template):
+        place, width = found.groups()
         if place not in places:
             raise ValueError(
-                f"template has {{{place}}}, which is not a place: use {', '.join(most)} or {last}"
+                f"template has {found[0]}, which is not a place: use {', '.join(most)} or {last}"
             )
+        if width and place not in padded:
+            raise ValueError(f"template has {found[0]}: {{{place}}} has no width")
+        if width and (width.startswith("0") or int(width) > _MOST_WIDTH):
+            raise ValueError(f"template has {found[0]}: a width is 1 to {_MOST_WIDTH} characters")
 
 
-def _template_sizes(template: str) -> tuple[int, int]:
+def _template_sizes(template: str, charset: str) -> tuple[int, int]:
     """Bytes of the shortest and the longest message, with the identity in its header."""
-    shortest = _PLACE.sub(lambda found: _PLACES[found[1]][0], template)
-    longest = _PLACE.sub(lambda found: _PLACES[found[1]][1], template)
-    return MIN_BYTES + len(shortest.encode()), MIN_BYTES + len(longest.encode())
+    least, most = (
+        PLACE.sub(partial(_end_of_place, end), template).encode(charset or "utf-8")
+        for end in (0, 1)
+    )
+    return MIN_BYTES + len(least), MIN_BYTES + len(most)
+
+
+def _end_of_place(end: int, found: re.Match[str]) -> str:
+    """The shortest (0) or longest (1) text of a place."""
+    return _PLACES[found[1]][end].rjust(int(found[2] or 0), "0")
 
 
 def payload_table(payload: Size) -> list[int]:
@@ -215,7 +287,7 @@ def payload_sizes(payload: Size) -> tuple[int, int]:
         return table[0], table[-1]
     payload = _plain(payload)
     if template := payload_template(payload):
-        least, most = _template_sizes(template)
+        least, most = _template_sizes(template, payload_charset(payload))
     elif isinstance(payload, str):
         match = _RANGE.match(payload)
         if match is None:
@@ -235,8 +307,10 @@ def payload_sizes(payload: Size) -> tuple[int, int]:
 
 
 def check_payload_sizes(value: Size) -> Size:
-    """The value as it is; what `payload_template`, `payload_sizes` and `payload_compressible`
-    raise."""
+    """The value as it is; what `payload_schema`, `payload_template`, `payload_sizes` and
+    `payload_compressible` raise."""
+    if payload_schema(value):
+        return value
     payload_template(value)
     payload_sizes(value)
     payload_compressible(value)

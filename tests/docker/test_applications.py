@@ -17,6 +17,7 @@ import pytest
 
 from harness.clusters.docker import engine as docker_engine
 from harness.clusters.docker.programs import INSTANCE_LABEL
+from harness.clusters.limits.groups import why_not
 from harness.toolchains.go import find_go
 from tests.live.run_rig import LiveRun
 from tests.machine import ORPHANS
@@ -120,3 +121,24 @@ def test_clean_removes_the_containers_of_applications(tmp_path: Path, engine: An
         assert done.code == 0, done.err
         assert docker_engine.leftovers(engine, run.root.name) == {}
         assert run.processes() == []
+
+
+@pytest.mark.usefixtures("program")
+def test_limits_and_faults_on_the_network_take_effect_on_containers(tmp_path: Path) -> None:
+    for controller in ("cpu", "memory"):
+        if reason := why_not(controller):
+            pytest.skip(reason)
+    step = 'latency, link: "application:billing-2", target: kafka-1, delay: 300ms, at: 2s, for: 3s'
+    text = SCENARIO[: SCENARIO.index("faults:")] + f"faults:\n  - {{fault: {step}}}\n"
+    text += SCENARIO[SCENARIO.index("require:") :]
+    limits = "limits: {cpu: 0.4, memory: 96MB}\n    restarts: always\n    instances: 2"
+    text = text.replace("instances: 2", limits)
+    text = text.replace('FOLDER: "{folder}"', 'FOLDER: "{folder}"\n      EATS: "{instance}"')
+    with LiveRun(tmp_path, scenario=text, runtime="auto") as run:
+        assert run.wait() == 0, run.errors()
+        (latency,) = run.document()["faults"]
+        assert latency["effective"], latency
+        assert "(application-billing-2 -> kafka-1)" in latency["evidence"]
+        assert "application-billing-1 had to wait" in run.errors()
+        ended = (run.root / "events.jsonl").read_text()
+        assert "because it needed more than its limit of 96 MB memory" in ended

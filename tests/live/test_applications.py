@@ -3,13 +3,23 @@ judged."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from harness.clusters.limits.groups import why_not
 from harness.errors import Exit
-from tests.live.run_rig import ROOT, LiveRun, brokerstorm
+from harness.rundir import read_json
+from harness.systems.kafka.assembly import KafkaCluster
+from harness.waiting import wait_until
+from tests.driver_rig.external import connection_file
+from tests.live.cluster_rig import ClusterPool
+from tests.live.run_rig import BROKERSTORM, ROOT, RUN_TIMEOUT_S, LiveRun, brokerstorm
 from tests.postgres import PASSWORD, postgres, postgres_programs
 
 pytestmark = [pytest.mark.live, pytest.mark.extended]
@@ -252,3 +262,125 @@ def test_every_fault_on_instances_takes_effect_and_no_input_is_skipped(tmp_path:
         (application,) = document["applications"]
         assert application["outputs"] >= 4_000
         assert application["lives"] == 2 + 2 + 1 + 1
+
+
+#: The program, whose first instance takes more memory than it may when it runs for the first time.
+HOG = f"""
+import os, runpy, threading, time
+
+def eat():
+    time.sleep(3)
+    held = b"x" * (400 << 20)
+    time.sleep(600)
+
+mark = os.path.join(os.environ["FOLDER"], "ate")
+if os.environ["INSTANCE"] == "1" and not os.path.exists(mark):
+    open(mark, "w").close()
+    threading.Thread(target=eat, daemon=True).start()
+runpy.run_path({str(PROGRAM)!r}, run_name="__main__")
+"""
+
+
+def test_instances_have_no_more_cpu_and_memory_than_their_limits(tmp_path: Path) -> None:
+    for controller in ("cpu", "memory"):
+        if reason := why_not(controller):
+            pytest.skip(reason)
+    (tmp_path / "hog.py").write_text(HOG)
+    extra = "restarts: always\n    limits: {cpu: 0.2, memory: 250MB}"
+    text = SCENARIO.replace("EXTRA", extra).replace(str(PROGRAM), "hog.py")
+    text = text.replace("duration: 6s", "duration: 12s")
+    own = 'FOLDER: "{folder}"\n      INSTANCE: "{instance}"'
+    text = text.replace("COMMIT: after", f"COMMIT: after\n      {own}")
+    text = text[: text.index("faults:")] + text[text.index("require:") :]
+    with LiveRun(tmp_path, scenario=text) as live:
+        assert live.wait() == Exit.PASS, live.errors()
+        ended = (live.root / "events.jsonl").read_text()
+        assert "because it needed more than its limit of 250 MB memory" in ended
+        assert "application-billing-1 had to wait" in live.errors()
+        (application,) = live.document()["applications"]
+        assert application["lives"] == 3
+
+
+@pytest.mark.parametrize(
+    ("within", "exit_code", "ended_by"),
+    [("10s", Exit.PASS, 0), ("100ms", Exit.FAIL, -signal.SIGKILL)],
+)
+def test_an_instance_that_is_stopped_loses_orders_only_without_time_to_finish(
+    tmp_path: Path, within: str, exit_code: Exit, ended_by: int
+) -> None:
+    """It commits before it writes, so that only what it finishes in time is written."""
+    step = f'  - {{fault: client-restart, target: "client:billing-1", stop_within: {within}, at: 3s}}\n'
+    text = SCENARIO.replace("EXTRA", "").replace("COMMIT: after", "COMMIT: before")
+    text = text[: text.index("  - {fault")] + step + text[text.index("require:") :]
+    with LiveRun(tmp_path, scenario=text) as live:
+        assert live.wait() == exit_code, live.errors()
+        classes = [each["class"] for each in live.document()["findings"]]
+        assert ("input-skipped" in classes) == (exit_code == Exit.FAIL)
+        lives = read_json(live.root / "manifest.json")["applications"]
+        (first,) = [life for life in lives if life["name"] == "application-billing-1"]
+        assert first["exit_code"] == ended_by
+
+
+ELSEWHERE = """
+name: elsewhere
+topics: {orders: {partitions: 4}, invoices: {partitions: 4}}
+load:
+  rate: 200
+  duration: 14s
+  warm_up: 1s
+  producers: {shop: {topics: [orders]}}
+applications:
+  billing:
+    instances: 2
+    from: orders
+    to: {topic: invoices}
+require: {rate_ratio: 0.5}
+limits: {drain: 20s}
+"""
+
+
+def test_an_application_that_the_user_started_is_judged_while_its_instances_change(
+    pool: ClusterPool, tmp_path: Path
+) -> None:
+    cluster: KafkaCluster = pool.get("kafka")
+    file = connection_file(cluster, tmp_path, {})
+    scenario, runs, notes = tmp_path / "x.yaml", tmp_path / "runs", tmp_path / "stderr"
+    scenario.write_text(ELSEWHERE)
+    words = ["--json", "--run-dir", str(runs), "run", str(scenario), "--cluster", str(file)]
+    own = {
+        "IN": "brokerstorm-orders",
+        "OUT": "brokerstorm-invoices",
+        "GROUP": "brokerstorm-billing",
+    }
+    environment = {**os.environ, **own, "BOOTSTRAP": cluster.bootstrap, "COMMIT": "after"}
+
+    def begin() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, str(PROGRAM)], env=environment)
+
+    def is_loading() -> bool:
+        paths = list(runs.glob("*-elsewhere/manifest.json"))
+        return bool(paths) and "load" in [each["name"] for each in read_json(paths[0])["phases"]]
+
+    instances: list[subprocess.Popen[bytes]] = []
+    with (
+        notes.open("w") as stderr,
+        subprocess.Popen([*BROKERSTORM, *words], stdout=subprocess.PIPE, stderr=stderr) as run,
+    ):
+        try:
+            waits = "waiting for the members"
+            assert wait_until(lambda: waits in notes.read_text() or run.poll() is not None, 120)
+            instances += [begin(), begin()]
+            assert wait_until(lambda: is_loading() or run.poll() is not None, 120)
+            instances[0].kill()
+            instances.append(begin())
+            out, _ = run.communicate(timeout=RUN_TIMEOUT_S)
+        finally:
+            run.kill()
+            for each in instances:
+                each.kill()
+                each.wait()
+    assert run.returncode == Exit.PASS, notes.read_text()
+    (application,) = json.loads(out)["applications"]
+    assert application["outputs"] >= 3_000
+    assert application["lives"] == 3
+    assert application["drained"]

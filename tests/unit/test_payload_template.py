@@ -40,6 +40,14 @@ def test_a_body_names_its_message(attempt: int, name: str) -> None:
     assert len(identity) == lay.MIN_PAYLOAD_BYTES
 
 
+@pytest.mark.parametrize(
+    ("attempt", "body"), [(0, "7/4/000042 00042 004 %"), (2, "7/4/0042.2 00042 004 %")]
+)
+def test_a_place_with_a_width_always_has_as_many_characters(attempt: int, body: str) -> None:
+    made = Template("{id:10} {n:5} {lane:3} %", 7).body(LANE, 42, attempt)
+    assert made == body.encode()
+
+
 def test_a_reader_puts_body_and_header_together_and_notices_every_change() -> None:
     whole = message()
     body, identity = parted(whole)

@@ -33,6 +33,8 @@ func writeGolden(folder string) error {
 	}
 	timedOut := names.ID("error", "_MSG_TIMED_OUT: Local: Message timed out")
 	group := uint32(names.ID("subscription", "group"))
+	order := goldenFrom(`{"order": {"id": "{id}"}, "n": {n}, "key": "{key}", "by": "{producer}/{lane}"}`, "")
+	encoded := goldenFrom(everyByte()+"{id:24}{n:5}{lane:3}{producer:10}%d{n}", latin1)
 	steps := []func() error{
 		func() error { return os.WriteFile(filepath.Join(folder, "payload-52.bin"), payload52, 0o644) },
 		func() error { return os.WriteFile(filepath.Join(folder, "payload-150.bin"), payload150, 0o644) },
@@ -42,7 +44,10 @@ func writeGolden(folder string) error {
 			return os.WriteFile(filepath.Join(folder, "payload-compressible.bin"), compressible, 0o644)
 		},
 		func() error {
-			return os.WriteFile(filepath.Join(folder, "payload-template.bin"), goldenFromTemplate(), 0o644)
+			return os.WriteFile(filepath.Join(folder, "payload-template.bin"), order, 0o644)
+		},
+		func() error {
+			return os.WriteFile(filepath.Join(folder, "payload-encoded.bin"), encoded, 0o644)
 		},
 		func() error { return os.WriteFile(filepath.Join(folder, "due-times.bin"), goldenDueTimes(), 0o644) },
 		names.Err,
@@ -72,11 +77,19 @@ func goldenPayloads(sizes sizes) []byte {
 	return found
 }
 
-// goldenFromTemplate are eight payloads around bodies of a template; the last two are second attempts.
-func goldenFromTemplate() []byte {
+// everyByte has a character for each byte from 0 to 255.
+func everyByte() string {
+	text := ""
+	for char := rune(0); char < 256; char++ {
+		text += string(char)
+	}
+	return text
+}
+
+// goldenFrom are eight payloads around bodies of a template; the last two are second attempts.
+func goldenFrom(text, charset string) []byte {
 	lanes := []Lane{{Number: 3, Key: []byte("k000005"), KeyNumber: 5, Partition: -1}}
-	text := `{"order": {"id": "{id}"}, "n": {n}, "key": "{key}", "by": "{producer}/{lane}"}`
-	template := newTemplate(text, 7, lanes)
+	template := newTemplate(text, 7, lanes, charset)
 	var found []byte
 	for seq := uint64(0); seq < 8; seq++ {
 		header := Header{

@@ -78,10 +78,10 @@ func NewOpenLoop(session *Session) (*OpenLoop, error) {
 		resends: part.Results == "resent",
 	}
 	if part.PayloadTemplate != "" {
-		loop.template = newTemplate(part.PayloadTemplate, part.Instance, lanes)
+		loop.template = newTemplate(part.PayloadTemplate, part.Instance, lanes, part.PayloadCharset)
 	}
 	for _, each := range part.HeaderTemplates {
-		loop.headerTemplates = append(loop.headerTemplates, newTemplate(each[1], part.Instance, lanes))
+		loop.headerTemplates = append(loop.headerTemplates, newTemplate(each[1], part.Instance, lanes, ""))
 	}
 	threads := int(most(1, least(int64(part.Threads), int64(len(lanes)))))
 	files, ofTransactions := new(atomic.Uint32), new(atomic.Uint32)
@@ -234,7 +234,7 @@ func least[N int | int64](a, b N) N {
 	return b
 }
 
-func most(a, b int64) int64 {
+func most[N int | int64](a, b N) N {
 	if a > b {
 		return a
 	}

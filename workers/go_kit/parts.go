@@ -34,6 +34,7 @@ type ProducerSpec struct {
 	PayloadSizes        []int             `json:"payload_sizes"`
 	PayloadCompressible *int              `json:"payload_compressible"`
 	PayloadTemplate     string            `json:"payload_template"`
+	PayloadCharset      string            `json:"payload_charset"`
 	Headers             [][2]string       `json:"headers"`
 	HeaderTemplates     [][2]string       `json:"header_templates"`
 	WhenFull            string            `json:"when_full"`

@@ -21,9 +21,7 @@ function eight(sizes) {
 }
 
 /** As a reader puts them together; the last two are second attempts. */
-function eightFromTemplate() {
-  const text = '{"order": {"id": "{id}"}, "n": {n}, "key": "{key}", "by": "{producer}/{lane}"}';
-  const template = new Template(text, 7);
+function eightFrom(template) {
   const lane = { number: 3, key: "k000005" };
   return Buffer.concat(
     Array.from({ length: 8 }, (_, seq) => {
@@ -51,13 +49,17 @@ function selfTest(folder) {
     runTag: TAG, instance: 7, lane: 4, seq: 2 ** 40 + 1, dueNs: NS + 20_000, key: 17, attempt: 2, kind: KIND.warmUp,
   };
   const [payload52, payload150] = [encode(small, filler(0)), encode(large, filler(98))];
+  const order = '{"order": {"id": "{id}"}, "n": {n}, "key": "{key}", "by": "{producer}/{lane}"}';
+  const bytes = Array.from({ length: 256 }, (_, byte) => String.fromCharCode(byte)).join("");
+  const encoded = `${bytes}{id:24}{n:5}{lane:3}{producer:10}%d{n}`;
   const files = {
     "payload-52.bin": payload52,
     "payload-150.bin": payload150,
     "payload-60-90.bin": eight(new Sizes(60, 90, 7)),
     "payload-mixed.bin": eight(new Sizes(60, 90, 7, [60, 61, 61, 90])),
     "payload-compressible.bin": eight(new Sizes(60, 300, 7, [], 600)),
-    "payload-template.bin": eightFromTemplate(),
+    "payload-template.bin": eightFrom(new Template(order, 7)),
+    "payload-encoded.bin": eightFrom(new Template(encoded, 7, "latin-1")),
     "due-times.bin": dueTimes(),
   };
   for (const [name, bytes] of Object.entries(files)) fs.writeFileSync(path.join(folder, name), bytes);

@@ -45,7 +45,8 @@ class OpenLoop {
     this.sizes = new Sizes(
       part.payload_bytes, most, part.instance, part.payload_sizes || [], part.payload_compressible ?? -1,
     );
-    this.template = part.payload_template ? new Template(part.payload_template, part.instance) : null;
+    this.template = part.payload_template
+      ? new Template(part.payload_template, part.instance, part.payload_charset) : null;
     this.turns = new Turns(this.lanes, part.turns);
     this.schedule = new Schedule(part.rate_per_s, part.warm_up_s, part.load_s, part.rate_profile);
     this.lateness = new Lateness();

@@ -5,20 +5,31 @@ const { HEADER_BYTES, MIN_PAYLOAD_BYTES } = require("./layouts");
 
 /** Name of the message header that has the identity of a body. */
 const IDENTITY_HEADER = "brokerstorm";
-const PLACE = /\{(id|n|key|lane|producer)\}/;
+const PLACE = /\{(id|n|key|lane|producer)(?::([1-9][0-9]?))?\}/;
 
 /** Makes the bodies of one producer instance. */
 class Template {
-  constructor(text, instance) {
-    Object.assign(this, { instance, parts: text.split(PLACE) });
+  /** charset: "utf-8", or "latin-1", with which a character is one byte. */
+  constructor(text, instance, charset = "utf-8") {
+    // `split` gives a text, the name of a place and its width in turns.
+    Object.assign(this, { instance, parts: text.split(PLACE), encoding: charset === "latin-1" ? "latin1" : "utf8" });
   }
 
-  /** The body of one message, in UTF-8. Attempts begin with 0. */
+  /** The body of one message. Attempts begin with 0. */
   body(lane, seq, attempt) {
-    const id = `${this.instance}/${lane.number}/${seq}${attempt ? `.${attempt}` : ""}`;
-    const places = { id, n: seq, key: lane.key ?? "", lane: lane.number, producer: this.instance };
-    // `split` gives text and names of places in turns.
-    return Buffer.from(this.parts.map((part, i) => (i % 2 ? places[part] : part)).join(""));
+    const places = { n: `${seq}`, key: lane.key ?? "", lane: `${lane.number}`, producer: `${this.instance}` };
+    let made = "";
+    for (let i = 0; i < this.parts.length; i += 3) {
+      const [text, name, width] = this.parts.slice(i, i + 3);
+      made += text;
+      if (name === "id") {
+        const before = `${this.instance}/${lane.number}/`;
+        made += before + `${seq}${attempt ? `.${attempt}` : ""}`.padStart((width ?? 0) - before.length, "0");
+      } else if (name) {
+        made += places[name].padStart(width ?? 0, "0");
+      }
+    }
+    return Buffer.from(made, this.encoding);
   }
 }
 

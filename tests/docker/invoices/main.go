@@ -30,6 +30,11 @@ func main() {
 	check(err)
 	check(note(filepath.Join(os.Getenv("FOLDER"), "starts.txt")))
 	fmt.Println("started", strings.Join(os.Args[1:], " "))
+	if content, _ := os.ReadFile(filepath.Join(os.Getenv("FOLDER"), "starts.txt")); len(content) == len("start\n") {
+		if os.Getenv("EATS") == "1" {
+			go eat()
+		}
+	}
 	for ctx.Err() == nil {
 		fetches := client.PollRecords(ctx, 500)
 		var invoices []*kgo.Record
@@ -47,6 +52,17 @@ func main() {
 	}
 	client.Close()
 	fmt.Println("stopped")
+}
+
+// eat takes all of the CPU for seconds, and then 256 MB of memory.
+func eat() {
+	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); {
+	}
+	held := make([]byte, 256<<20)
+	for at := 0; at < len(held); at += 4096 {
+		held[at] = 1
+	}
+	fmt.Println("ate", len(held))
 }
 
 func note(path string) error {

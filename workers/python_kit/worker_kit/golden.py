@@ -16,6 +16,8 @@ from .template import Template
 
 RUN_TAG = 0xC0FFEE01
 TEMPLATE = '{"order": {"id": "{id}"}, "n": {n}, "key": "{key}", "by": "{producer}/{lane}"}'
+#: Every byte from 0 to 255, and places of fixed width.
+ENCODED = "".join(map(chr, range(256))) + "{id:24}{n:5}{lane:3}{producer:10}%d{n}"
 CAPACITY = 4
 T_NS = 1_000_000_000_000
 #: Duration in ns and share of the rate; the first is the warm-up.
@@ -40,7 +42,9 @@ def write_golden(folder: Path) -> list[str]:
     (folder / "payload-60-90.bin").write_bytes(_eight(payload.Sizes(60, 90, 7)))
     (folder / "payload-mixed.bin").write_bytes(_eight(payload.Sizes(60, 90, 7, (60, 61, 61, 90))))
     (folder / "payload-compressible.bin").write_bytes(_eight(payload.Sizes(60, 300, 7, (), 600)))
-    (folder / "payload-template.bin").write_bytes(_eight_from_template())
+    (folder / "payload-template.bin").write_bytes(_eight_from(Template(TEMPLATE, 7)))
+    encoded = _eight_from(Template(ENCODED, 7, "latin-1"))
+    (folder / "payload-encoded.bin").write_bytes(encoded)
     _due_times(folder)
     names = Names(folder, {"orders-0": 1, "orders-1": 2})
     error = names.id("error", "_MSG_TIMED_OUT: Local: Message timed out")
@@ -64,10 +68,10 @@ def _eight(sizes: payload.Sizes) -> bytes:
     )  # fmt: skip
 
 
-def _eight_from_template() -> bytes:
+def _eight_from(template: Template) -> bytes:
     """Payloads around the bodies of a template, one after the other; the last two are second
     attempts."""
-    template, lane = Template(TEMPLATE, 7), Lane(3, "orders", b"k000005", -1, 5)
+    lane = Lane(3, "orders", b"k000005", -1, 5)
     found = []
     for seq in range(8):
         attempt = seq // 6

@@ -98,7 +98,8 @@ class Sender:
         self.sizes = Sizes(least, most, self.instance, part.get("payload_sizes", ()), compressible)
         text = part.get("payload_template")
         #: Makes bodies in the user's shape; None = payloads are filled.
-        self.template = Template(text, self.instance) if text else None
+        charset = part.get("payload_charset", "utf-8")
+        self.template = Template(text, self.instance, charset) if text else None
         #: Name and value of each header of a message, as the spec has them.
         self.headers: list[tuple[str, str]] = [
             (each[0], each[1]) for each in part.get("headers", ())

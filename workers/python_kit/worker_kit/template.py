@@ -17,7 +17,7 @@ from .spec import Lane
 
 #: Name of the message header (Pulsar: property, AMQP: application property) with the identity.
 HEADER: Final = "brokerstorm"
-_PLACE: Final = re.compile(r"\{(id|n|key|lane|producer)\}")
+_PLACE: Final = re.compile(r"\{(id|n|key|lane|producer)(?::([1-9][0-9]?))?\}")
 _TRAILER_BYTES: Final = lay.MIN_PAYLOAD_BYTES - lay.HEADER_BYTES
 
 
@@ -27,35 +27,42 @@ class Template:
     Args:
         text: the template. ``{id}`` is ``instance/lane/seq``, with ``.attempt`` of a message that
             is sent again; ``{n}`` the sequence number in the lane; ``{key}`` the key, empty without
-            one.
+            one. ``{n:10}`` has zeros on the left up to 10 characters; in ``{id:40}`` they are
+            before the sequence number.
+        charset: makes bytes of the text. With latin-1, a character is one byte.
     """
 
-    def __init__(self, text: str, instance: int) -> None:
+    def __init__(self, text: str, instance: int, charset: str = "utf-8") -> None:
         self._text = text
         self._instance = instance
-        #: By lane: the bytes around sequence numbers.
-        self._pieces: dict[int, list[bytes]] = {}
+        self._charset = charset
+        #: By lane: a format of its bodies, and how many sequence numbers it takes.
+        self._formats: dict[int, tuple[bytes, int]] = {}
 
     def body(self, lane: Lane, seq: int, attempt: int = 0) -> bytes:
         """Return the body of one message."""
         if attempt:
             return self._of_attempt(lane, seq, attempt)
-        pieces = self._pieces.get(lane.lane)
-        if pieces is None:
-            pieces = self._pieces[lane.lane] = self._around_seqs(lane)
-        return (b"%d" % seq).join(pieces)
+        found = self._formats.get(lane.lane)
+        if found is None:
+            found = self._formats[lane.lane] = self._format(lane)
+        text, count = found
+        return text % ((seq,) * count)
 
-    def _around_seqs(self, lane: Lane) -> list[bytes]:
-        pieces = [""]
-        for is_place, text in _parts(self._text):
-            if not is_place:
-                pieces[-1] += text
-            elif text in ("id", "n"):
-                pieces[-1] += f"{self._instance}/{lane.lane}/" if text == "id" else ""
-                pieces.append("")
-            else:
-                pieces[-1] += self._fixed(lane, text)
-        return [piece.encode() for piece in pieces]
+    def _format(self, lane: Lane) -> tuple[bytes, int]:
+        made, count = [], 0
+        for literal, place, width in _parts(self._text):
+            made.append(literal.replace("%", "%%"))
+            if place in ("id", "n"):
+                before = self._before_seq(lane) if place == "id" else ""
+                made.append(f"{before}%0{max(width - len(before), 0)}d")
+                count += 1
+            elif place:
+                made.append(self._fixed(lane, place).replace("%", "%%").rjust(width, "0"))
+        return "".join(made).encode(self._charset), count
+
+    def _before_seq(self, lane: Lane) -> str:
+        return f"{self._instance}/{lane.lane}/"
 
     def _fixed(self, lane: Lane, place: str) -> str:
         """What is in a place in every message of a lane."""
@@ -63,18 +70,23 @@ class Template:
         return {"key": key, "lane": str(lane.lane), "producer": str(self._instance)}[place]
 
     def _of_attempt(self, lane: Lane, seq: int, attempt: int) -> bytes:
-        own = {"id": f"{self._instance}/{lane.lane}/{seq}.{attempt}", "n": str(seq)}
-        found = (
-            (own[text] if text in own else self._fixed(lane, text)) if is_place else text
-            for is_place, text in _parts(self._text)
-        )
-        return "".join(found).encode()
+        made, before = [], self._before_seq(lane)
+        for literal, place, width in _parts(self._text):
+            made.append(literal)
+            if place == "id":
+                made.append(before + f"{seq}.{attempt}".rjust(width - len(before), "0"))
+            elif place:
+                text = str(seq) if place == "n" else self._fixed(lane, place)
+                made.append(text.rjust(width, "0"))
+        return "".join(made).encode(self._charset)
 
 
-def _parts(text: str) -> Iterable[tuple[bool, str]]:
-    """Stretches of a template, in order: whether each is a place, and its text or name."""
-    for number, part in enumerate(_PLACE.split(text)):
-        yield number % 2 == 1, part
+def _parts(text: str) -> Iterable[tuple[str, str, int]]:
+    """Stretches of a template, in order: a text, the place after it and the place's width. The last
+    has no place."""
+    parts = [*_PLACE.split(text), "", None]
+    for literal, place, width in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        yield literal or "", place or "", int(width or 0)
 
 
 def parted(payload: bytes) -> tuple[bytes, bytes]:

@@ -28,13 +28,17 @@ pub fn self_test(folder: &Path) -> Result<(), Failure> {
         Sizes::new(length, length, 7, Vec::new(), None).encode(&header, &mut payload);
         payload
     });
+    let order = r#"{"order": {"id": "{id}"}, "n": {n}, "key": "{key}", "by": "{producer}/{lane}"}"#;
+    let bytes: String = (0..=255u8).map(char::from).collect();
+    let encoded = bytes + "{id:24}{n:5}{lane:3}{producer:10}%d{n}";
     let files = [
         ("payload-52.bin", small.clone()),
         ("payload-150.bin", large.clone()),
         ("payload-60-90.bin", eight(&Sizes::new(60, 90, 7, Vec::new(), None))),
         ("payload-mixed.bin", eight(&Sizes::new(60, 90, 7, vec![60, 61, 61, 90], None))),
         ("payload-compressible.bin", eight(&Sizes::new(60, 300, 7, Vec::new(), Some(600)))),
-        ("payload-template.bin", eight_from_template()),
+        ("payload-template.bin", eight_from(&Template::new(order, 7, ""))),
+        ("payload-encoded.bin", eight_from(&Template::new(&encoded, 7, "latin-1"))),
         ("due-times.bin", due_times()),
     ];
     for (name, bytes) in files {
@@ -65,9 +69,7 @@ fn eight(sizes: &Sizes) -> Vec<u8> {
 }
 
 /// Payloads around bodies of a template, as a reader puts them together; the last two are second attempts.
-fn eight_from_template() -> Vec<u8> {
-    let text = r#"{"order": {"id": "{id}"}, "n": {n}, "key": "{key}", "by": "{producer}/{lane}"}"#;
-    let template = Template::new(text, 7);
+fn eight_from(template: &Template) -> Vec<u8> {
     let (mut all, mut payload) = (Vec::new(), Vec::new());
     for seq in 0..8 {
         let header = Header { seq, due_ns: NS + 20_000 * seq as i64, key: 5, attempt: (seq / 6) as u16, ..SMALL };

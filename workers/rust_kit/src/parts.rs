@@ -39,6 +39,7 @@ pub struct ProducerSpec {
     pub payload_sizes: Vec<usize>,
     pub payload_compressible: Option<usize>,
     pub payload_template: Option<String>,
+    pub payload_charset: Option<String>,
     #[serde(default)]
     pub headers: Vec<(String, String)>,
     #[serde(default)]

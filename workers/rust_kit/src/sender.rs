@@ -56,7 +56,10 @@ impl Sender {
             transactions: None,
             lanes,
             sizes,
-            template: part.payload_template.as_ref().map(|text| Template::new(text, part.instance)),
+            template: part
+                .payload_template
+                .as_ref()
+                .map(|text| Template::new(text, part.instance, part.payload_charset.as_deref().unwrap_or_default())),
             captures: part.capture,
             client,
             turns,

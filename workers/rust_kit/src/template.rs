@@ -18,56 +18,83 @@ enum Part {
     Producer,
 }
 
-const PLACES: [(&str, Part); 5] = [
-    ("{id}", Part::Id),
-    ("{n}", Part::Number),
-    ("{key}", Part::Key),
-    ("{lane}", Part::Lane),
-    ("{producer}", Part::Producer),
-];
+const PLACES: [(&str, Part); 5] =
+    [("id", Part::Id), ("n", Part::Number), ("key", Part::Key), ("lane", Part::Lane), ("producer", Part::Producer)];
 
 /// Makes the bodies of one producer instance.
 pub struct Template {
-    parts: Vec<Part>,
+    /// Each with the width of its text; 0 = as long as it is.
+    parts: Vec<(Part, usize)>,
     instance: u32,
+    /// A character is one byte; otherwise bodies are UTF-8.
+    is_latin1: bool,
 }
 
 impl Template {
-    pub fn new(text: &str, instance: u32) -> Template {
+    pub fn new(text: &str, instance: u32, charset: &str) -> Template {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some(open) = rest.find('{') {
-            match PLACES.iter().find(|(place, _)| rest[open..].starts_with(place)) {
-                Some((place, part)) => {
-                    parts.push(Part::Text(rest[..open].to_string()));
-                    parts.push(part.clone());
-                    rest = &rest[open + place.len()..];
+            match place(&rest[open..]) {
+                Some((part, width, length)) => {
+                    parts.push((Part::Text(rest[..open].to_string()), 0));
+                    parts.push((part, width));
+                    rest = &rest[open + length..];
                 }
                 None => {
-                    parts.push(Part::Text(rest[..=open].to_string()));
+                    parts.push((Part::Text(rest[..=open].to_string()), 0));
                     rest = &rest[open + 1..];
                 }
             }
         }
-        parts.push(Part::Text(rest.to_string()));
-        Template { parts, instance }
+        parts.push((Part::Text(rest.to_string()), 0));
+        Template { parts, instance, is_latin1: charset == "latin-1" }
     }
 
-    /// The body of one message, in UTF-8. `lane`: its number; `key`: empty = it has none. Attempts begin with 0.
+    /// The body of one message. `lane`: its number; `key`: empty = it has none. Attempts begin with 0.
     pub fn body(&self, lane: u32, key: &str, seq: u64, attempt: u16) -> Vec<u8> {
         let mut made = String::new();
-        for part in &self.parts {
-            match part {
-                Part::Text(text) => made.push_str(text),
-                Part::Id if attempt == 0 => made.push_str(&format!("{}/{}/{seq}", self.instance, lane)),
-                Part::Id => made.push_str(&format!("{}/{}/{seq}.{attempt}", self.instance, lane)),
-                Part::Number => made.push_str(&seq.to_string()),
-                Part::Key => made.push_str(key),
-                Part::Lane => made.push_str(&lane.to_string()),
-                Part::Producer => made.push_str(&self.instance.to_string()),
-            }
+        let before = format!("{}/{}/", self.instance, lane);
+        for (part, width) in &self.parts {
+            let text = match part {
+                Part::Text(text) => {
+                    made.push_str(text);
+                    continue;
+                }
+                Part::Id => {
+                    made.push_str(&before);
+                    let again = if attempt == 0 { String::new() } else { format!(".{attempt}") };
+                    let width = width.saturating_sub(before.len());
+                    made.push_str(&format!("{:0>width$}", format!("{seq}{again}")));
+                    continue;
+                }
+                Part::Number => seq.to_string(),
+                Part::Key => key.to_string(),
+                Part::Lane => lane.to_string(),
+                Part::Producer => self.instance.to_string(),
+            };
+            made.push_str(&format!("{text:0>width$}", width = *width));
+        }
+        if self.is_latin1 {
+            return made.chars().map(|char| char as u8).collect();
         }
         made.into_bytes()
     }
+}
+
+/// The place that a text begins with, its width, and its bytes: `{n}` or `{n:10}`.
+fn place(text: &str) -> Option<(Part, usize, usize)> {
+    let inner = &text[1..text.find('}')?];
+    let (name, width) = match inner.split_once(':') {
+        Some((name, digits)) => (name, width(digits)?),
+        None => (inner, 0),
+    };
+    let (_, part) = PLACES.iter().find(|(known, _)| *known == name)?;
+    Some((part.clone(), width, inner.len() + 2))
+}
+
+fn width(digits: &str) -> Option<usize> {
+    let is_plain = digits.len() <= 2 && !digits.starts_with('0') && digits.bytes().all(|digit| digit.is_ascii_digit());
+    if is_plain { digits.parse().ok() } else { None }
 }
 
 /// Body of a payload, and the identity for its header.

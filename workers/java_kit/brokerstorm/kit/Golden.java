@@ -11,6 +11,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 
 /** {@code --self-test DIR}: files of fixed content, to compare with harness/contract/golden byte by byte. */
@@ -39,7 +40,14 @@ public final class Golden {
             Files.write(folder.resolve("payload-60-90.bin"), eight(new Payload(RUN_TAG, 7, 60, 90, -1)));
             Payload mixed = new Payload(RUN_TAG, 7, 60, 90, -1, 60, 61, 61, 90);
             Files.write(folder.resolve("payload-mixed.bin"), eight(mixed));
-            Files.write(folder.resolve("payload-template.bin"), eightFromTemplate());
+            String order = "{'order': {'id': '{id}'}, 'n': {n}, 'key': '{key}', 'by': '{producer}/{lane}'}"
+                    .replace('\'', '"');
+            Files.write(folder.resolve("payload-template.bin"),
+                    eightFrom(new Template(order, 7, StandardCharsets.UTF_8)));
+            String bytes = IntStream.range(0, 256).mapToObj(Character::toString).collect(Collectors.joining());
+            String encoded = bytes + "{id:24}{n:5}{lane:3}{producer:10}%d{n}";
+            Files.write(folder.resolve("payload-encoded.bin"),
+                    eightFrom(new Template(encoded, 7, StandardCharsets.ISO_8859_1)));
             Payload compressible = new Payload(RUN_TAG, 7, 60, 300, 600);
             Files.write(folder.resolve("payload-compressible.bin"), eight(compressible));
             Files.write(folder.resolve("due-times.bin"), dueTimes());
@@ -61,9 +69,7 @@ public final class Golden {
         }
     }
 
-    private static byte[] eightFromTemplate() throws IOException {
-        String text = "{\"order\": {\"id\": \"{id}\"}, \"n\": {n}, \"key\": \"{key}\", \"by\": \"{producer}/{lane}\"}";
-        Template template = new Template(text, 7);
+    private static byte[] eightFrom(Template template) throws IOException {
         Lane lane = new Lane(3, null, Lane.Mode.KEY, 5, "{key}");
         Payload payload = new Payload(RUN_TAG, 7, 52, 52, -1);
         ByteArrayOutputStream out = new ByteArrayOutputStream();

@@ -1,5 +1,6 @@
 package brokerstorm.kit;
 
+import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -57,9 +58,12 @@ final class Sender {
         int compressible = (int) part.number("payload_compressible", -1);
         int instance = (int) part.number("instance");
         this.payload = new Payload(session.spec.runTag, instance, least, most, compressible, sizes);
-        this.template = loop.hasTemplate ? new Template(part.text("payload_template"), instance) : null;
+        this.template = loop.hasTemplate
+                ? new Template(
+                        part.text("payload_template"), instance, Charset.forName(part.text("payload_charset", "utf-8")))
+                : null;
         part.textPairs("header_templates").forEach((name, text) ->
-                headerTemplates.put(name, new Template(text, instance)));
+                headerTemplates.put(name, new Template(text, instance, StandardCharsets.UTF_8)));
         this.resends = new ResendQueue(loop.resends);
         this.transactions =
                 ofTransactions == null ? null : new Transactions(this, loop, thread, threads, ofTransactions);

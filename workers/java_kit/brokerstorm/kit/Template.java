@@ -1,5 +1,6 @@
 package brokerstorm.kit;
 
+import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -19,62 +20,115 @@ import java.util.regex.Pattern;
 public final class Template {
     /** Name of the message header with the identity. */
     public static final String HEADER = "brokerstorm";
-    private static final Pattern PLACE = Pattern.compile("\\{(id|n|key|lane|producer)\\}");
+    private static final Pattern PLACE = Pattern.compile("\\{(id|n|key|lane|producer)(?::([1-9][0-9]?))?\\}");
 
     private final String text;
     private final int instance;
+    /** Makes bytes of the text. With ISO-8859-1, a character is one byte. */
+    private final Charset charset;
     /** By lane: the bytes around sequence numbers. */
-    private final Map<Integer, byte[][]> pieces = new HashMap<>();
+    private final Map<Integer, List<Piece>> pieces = new HashMap<>();
 
-    Template(String text, int instance) {
+    /** Bytes before a sequence number, and the width of the number; -1 = no number follows. */
+    private static final class Piece {
+        final byte[] bytes;
+        final int width;
+
+        Piece(byte[] bytes, int width) {
+            this.bytes = bytes;
+            this.width = width;
+        }
+    }
+
+    Template(String text, int instance, Charset charset) {
         this.text = text;
         this.instance = instance;
+        this.charset = charset;
     }
 
     /** The body of one message. */
     byte[] body(Lane lane, long seq, int attempt) {
         String number = Long.toUnsignedString(seq);
         if (attempt > 0) {
-            return filled(lane, number + "." + attempt, number).getBytes(StandardCharsets.UTF_8);
+            return filled(lane, number + "." + attempt, number).getBytes(charset);
         }
-        byte[][] around = pieces.computeIfAbsent(lane.number, unknown -> around(lane));
+        List<Piece> around = pieces.computeIfAbsent(lane.number, unknown -> around(lane));
         byte[] digits = number.getBytes(StandardCharsets.US_ASCII);
-        int length = digits.length * (around.length - 1);
-        for (byte[] piece : around) {
-            length += piece.length;
+        int length = 0;
+        for (Piece piece : around) {
+            length += piece.bytes.length + (piece.width < 0 ? 0 : Math.max(piece.width, digits.length));
         }
-        byte[] body = Arrays.copyOf(around[0], length);
-        int at = around[0].length;
-        for (int i = 1; i < around.length; i++) {
-            System.arraycopy(digits, 0, body, at, digits.length);
-            at += digits.length;
-            System.arraycopy(around[i], 0, body, at, around[i].length);
-            at += around[i].length;
+        byte[] body = new byte[length];
+        int at = 0;
+        for (Piece piece : around) {
+            System.arraycopy(piece.bytes, 0, body, at, piece.bytes.length);
+            at += piece.bytes.length;
+            if (piece.width >= 0) {
+                int end = at + Math.max(piece.width, digits.length);
+                Arrays.fill(body, at, end - digits.length, (byte) '0');
+                System.arraycopy(digits, 0, body, end - digits.length, digits.length);
+                at = end;
+            }
         }
         return body;
     }
 
     /** The bytes before, between and after the sequence numbers of a lane's bodies. */
-    private byte[][] around(Lane lane) {
-        List<byte[]> found = new ArrayList<>();
-        for (String piece : filled(lane, "\0", "\0").split("\0", -1)) { // no template has this character
-            found.add(piece.getBytes(StandardCharsets.UTF_8));
+    private List<Piece> around(Lane lane) {
+        List<Piece> found = new ArrayList<>();
+        StringBuilder out = new StringBuilder();
+        Matcher place = PLACE.matcher(text);
+        int done = 0;
+        while (place.find()) {
+            out.append(text, done, place.start());
+            done = place.end();
+            String name = place.group(1);
+            if (name.equals("id") || name.equals("n")) {
+                String before = name.equals("id") ? id(lane) : "";
+                out.append(before);
+                int width = Math.max(0, width(place) - before.length());
+                found.add(new Piece(out.toString().getBytes(charset), width));
+                out.setLength(0);
+            } else {
+                out.append(padded(fixed(lane, name), width(place)));
+            }
         }
-        return found.toArray(new byte[0][]);
+        out.append(text, done, text.length());
+        found.add(new Piece(out.toString().getBytes(charset), -1));
+        return found;
     }
 
     private String filled(Lane lane, String inLane, String number) {
-        Map<String, String> places = Map.of(
-                "id", id(lane) + inLane, "n", number, "key", lane.key == null ? "" : lane.key,
-                "lane", Integer.toUnsignedString(lane.number), "producer", Integer.toUnsignedString(instance));
-        Matcher place = PLACE.matcher(text);
         StringBuilder out = new StringBuilder();
+        Matcher place = PLACE.matcher(text);
         int done = 0;
         while (place.find()) {
-            out.append(text, done, place.start()).append(places.get(place.group(1)));
+            out.append(text, done, place.start());
             done = place.end();
+            String name = place.group(1);
+            if (name.equals("id")) {
+                out.append(id(lane)).append(padded(inLane, width(place) - id(lane).length()));
+            } else {
+                out.append(padded(name.equals("n") ? number : fixed(lane, name), width(place)));
+            }
         }
         return out.append(text, done, text.length()).toString();
+    }
+
+    /** The text of a place that is the same in every message of a lane. */
+    private String fixed(Lane lane, String name) {
+        if (name.equals("key")) {
+            return lane.key == null ? "" : lane.key;
+        }
+        return Integer.toUnsignedString(name.equals("lane") ? lane.number : instance);
+    }
+
+    private static int width(Matcher place) {
+        return place.group(2) == null ? 0 : Integer.parseInt(place.group(2));
+    }
+
+    private static String padded(String text, int width) {
+        return "0".repeat(Math.max(0, width - text.length())) + text;
     }
 
     private String id(Lane lane) {

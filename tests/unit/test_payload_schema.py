@@ -1,0 +1,198 @@
+"""Bodies by a schema file: what readers decode, what is refused, and that nothing needs the file
+later."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.contracts.message import MessageId
+from harness.errors import BrokerstormError, EnvironmentNotReady, ScenarioError
+from harness.plan.build import build_plan
+from harness.run.worker_specs import Endpoints, client_spec
+from harness.rundir import RunDir
+from harness.scenario.file import load_scenario, variants
+from harness.scenario.model import Scenario
+from harness.workers import known_workers
+from workers.python_kit.worker_kit.spec import Lane
+from workers.python_kit.worker_kit.template import Template
+
+fastavro = pytest.importorskip("fastavro")
+descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+
+LANE = Lane(lane=4, topic="orders", key=b"k000017", partition=-1, key_number=17)
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "total", "type": "long"},
+        {"name": "by", "type": {"type": "record", "name": "By", "fields": [
+            {"name": "text", "type": ["null", "string"]}, {"name": "share", "type": "double"},
+        ]}},
+    ],
+}  # fmt: skip
+VALUES = {"id": "{id}", "total": -300, "by": {"text": "n{n} ä{producer}/{lane}", "share": 0.1}}
+PROTO = """
+syntax = "proto3";
+package shop;
+message By { string text = 1; double share = 2; }
+message Order { string id = 1; int64 total = 2; By by = 3; }
+"""
+
+
+def descriptors() -> bytes:
+    """What protoc makes of `PROTO`."""
+    file = descriptor_pb2.FileDescriptorProto(name="o.proto", package="shop", syntax="proto3")
+    by, order = file.message_type.add(name="By"), file.message_type.add(name="Order")
+    by.field.add(name="text", number=1, type=9, label=1)
+    by.field.add(name="share", number=2, type=1, label=1)
+    order.field.add(name="id", number=1, type=9, label=1)
+    order.field.add(name="total", number=2, type=3, label=1)
+    order.field.add(name="by", number=3, type=11, label=1, type_name=".shop.By")
+    return bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "order.avsc").write_text(json.dumps(ORDER))
+    (tmp_path / "order.proto").write_text(PROTO)
+    (tmp_path / "order.desc").write_bytes(descriptors())
+    return tmp_path
+
+
+def scenario_of(folder: Path, payload: dict[str, Any], **more: Any) -> Scenario:
+    path = folder / "scenario.yaml"
+    load = {"payload": payload, "producers": {"p": {}}}
+    path.write_text(yaml.safe_dump({"name": "x", "load": load, **more}))
+    return load_scenario(path, clients=known_workers, classes=["acked-lost"])
+
+
+def read_avro(body: bytes) -> Any:
+    return fastavro.schemaless_reader(io.BytesIO(body), ORDER)
+
+
+def read_protobuf(body: bytes) -> Any:
+    from google.protobuf import descriptor_pool, json_format, message_factory
+
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors()).file:
+        pool.AddSerializedFile(file.SerializeToString())
+    order = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    found = json_format.MessageToDict(order.FromString(body))
+    return {**found, "total": int(found["total"])}
+
+
+PROTOC = pytest.mark.skipif(
+    not (shutil.which("protoc") or find_spec("grpc_tools")), reason="there is no protoc"
+)
+
+
+@pytest.mark.parametrize(
+    ("named", "read"),
+    [
+        ({"avro": "order.avsc"}, read_avro),
+        ({"protobuf": "order.desc", "message": "shop.Order"}, read_protobuf),
+        pytest.param(
+            {"protobuf": "order.proto", "message": "shop.Order"}, read_protobuf, marks=PROTOC
+        ),
+    ],
+)
+def test_a_reader_decodes_every_body(folder: Path, named: dict[str, str], read: Any) -> None:
+    payload = scenario_of(folder, {"template": VALUES, **named}).load.payload
+    assert isinstance(payload, dict)
+    template = Template(payload["template"], 7, payload["charset"])
+    for seq, attempt in ((0, 0), (42, 0), (10**9, 3)):
+        found = read(template.body(LANE, seq, attempt))
+        assert MessageId.parse(found["id"]) == MessageId(7, 4, seq, attempt or None)
+        by = {"text": f"n{seq:020} ä0000000007/0000000004", "share": 0.1}
+        assert (found["total"], found["by"]) == (-300, by)
+
+
+def test_the_plan_and_what_is_written_out_need_no_schema_file(folder: Path) -> None:
+    small = {"override": {"load": {"payload": {"template": {"total": 1}}}}, "expect": "clean"}
+    payload = {"template": VALUES, "avro": "order.avsc"}
+    scenario = scenario_of(folder, payload, variants={"large": {"expect": "clean"}, "small": small})
+    elsewhere = folder / "elsewhere" / "x.yaml"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text(scenario.text)
+    again = load_scenario(elsewhere, clients=known_workers, classes=["acked-lost"])
+    bodies = [[each.load.payload for _, each, _ in variants(one)] for one in (scenario, again)]
+    assert bodies[0] == bodies[1]
+    assert bodies[0][0] != bodies[0][1]
+    plan = build_plan(scenario, seed=1)
+    spec = client_spec(plan, RunDir(folder), plan.producers[0], Endpoints(""))
+    assert spec.producer is not None
+    assert spec.producer.payload_template == plan.payload_template
+    assert spec.producer.payload_charset == "latin-1"
+    body = Template(plan.payload_template, 1, "latin-1").body(LANE, 0)
+    assert plan.payload_bytes == len(body) + 52
+
+
+AVRO = {"template": VALUES, "avro": "order.avsc"}
+PROTOBUF = {"template": VALUES, "protobuf": "order.desc", "message": "shop.Order"}
+BAD: list[tuple[dict[str, Any], str]] = [
+    (AVRO | {"avro": "none.avsc"}, "cannot read "),
+    (AVRO | {"avro": "order.proto"}, "order.proto is not an Avro schema: "),
+    (AVRO | {"avro": 5}, "avro must be the path of an Avro schema"),
+    (AVRO | {"bytes": 5}, "avro cannot be combined with bytes"),
+    (AVRO | {"message": "x"}, "message names the message type of protobuf: write both, or neither"),
+    ({"avro": "order.avsc"}, "avro needs template: the values of the fields"),
+    ({"template": VALUES}, "template must be a text, such as "),
+    (AVRO | {"template": VALUES | {"total": "{n}"}}, "the template does not fit order.avsc: "),
+    (
+        AVRO | {"template": VALUES | {"id": "x"}},
+        "the encoded body cannot be used: template has no {",
+    ),
+    (AVRO | {"template": VALUES | {"id": "{id:9}"}}, "template has {id:9}: {id} has no width"),
+    (AVRO | {"template": VALUES | {"id": "{key}"}}, "template has {key}, which is not a place"),
+    (PROTOBUF | {"message": "Order"}, "has no message type 'Order'; did you mean shop.Order?"),
+    (PROTOBUF | {"template": VALUES | {"total": "{n}"}}, "the template does not fit shop.Order of"),
+    (PROTOBUF | {"protobuf": "order.avsc"}, "order.avsc is not a set of descriptors: "),
+    ({"template": "{id}", "charset": "x"}, "charset must be latin-1; leave it out for UTF-8"),
+    ({"template": "{id} €", "charset": "latin-1"}, "template has '€', which is no byte with"),
+    ({"template": "{id:0}"}, "template has {id:0}: a width is 1 to 99 characters"),
+]
+
+
+@pytest.mark.parametrize(("payload", "words"), BAD, ids=[words[:40] for _, words in BAD])
+def test_one_line_names_what_is_wrong(folder: Path, payload: dict[str, Any], words: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        scenario_of(folder, payload)
+    text = str(caught.value)
+    assert text.startswith(f"{folder / 'scenario.yaml'}:")
+    assert "load.payload: " in text
+    assert words in text
+    assert "\n" not in text
+
+
+def test_a_missing_library_is_named_with_the_command_that_installs_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(EnvironmentNotReady, match="needs the Python package fastavro") as caught:
+        scenario_of(folder, AVRO)
+    assert "fastavro" in str(caught.value.hint)
+
+
+def test_a_worker_that_sends_texts_only_is_refused(folder: Path) -> None:
+    mine = known_workers()["confluent-kafka"]
+    supports = {**mine.supports, "payload": ("fixed", "range", "mixed", "template")}
+    client = mine.model_copy(update={"supports": supports})
+    (folder / "x.yaml").write_text(
+        yaml.safe_dump({"name": "x", "load": {"payload": AVRO, "producers": {"p": {}}}})
+    )
+    with pytest.raises(BrokerstormError, match=r"load\.payload: is not supported by the confluent"):
+        load_scenario(
+            folder / "x.yaml",
+            clients=lambda *_: {"confluent-kafka": client},
+            classes=["acked-lost"],
+        )
