@@ -58,10 +58,8 @@ final class Sender {
         int compressible = (int) part.number("payload_compressible", -1);
         int instance = (int) part.number("instance");
         this.payload = new Payload(session.spec.runTag, instance, least, most, compressible, sizes);
-        this.template = loop.hasTemplate
-                ? new Template(
-                        part.text("payload_template"), instance, Charset.forName(part.text("payload_charset", "utf-8")))
-                : null;
+        Charset charset = part.has("payload_charset") ? StandardCharsets.ISO_8859_1 : StandardCharsets.UTF_8;
+        this.template = loop.hasTemplate ? new Template(part.text("payload_template"), instance, charset) : null;
         part.textPairs("header_templates").forEach((name, text) ->
                 headerTemplates.put(name, new Template(text, instance, StandardCharsets.UTF_8)));
         this.resends = new ResendQueue(loop.resends);
