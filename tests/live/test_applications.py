@@ -61,6 +61,7 @@ limits: {{drain: 20s}}
         "app-kafka-streams",
         "app-outbox",
         "app-nats",
+        pytest.param("app-flink", marks=pytest.mark.slow),
         pytest.param("app-spark", marks=pytest.mark.slow),
     ],
 )

@@ -490,7 +490,7 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
         (
             "zzzz",
             "no such scenario: 'zzzz'",
-            "scenarios: app-connect, app-kafka-streams, app-nats",
+            "scenarios: app-connect, app-flink, app-kafka-streams",
         ),
     ],
 )
