@@ -147,7 +147,7 @@ def _avro_body(path: Path, values: Any) -> bytes:
     out = io.BytesIO()
     try:
         fastavro.validate(values, schema)
-        fastavro.schemaless_writer(out, schema, values)
+        fastavro.schemaless_writer(out, schema, values, strict_allow_default=True)
     except Exception as error:
         raise UsageError(
             f"the template does not fit {path.name}: {_of_validation(error)}"

@@ -147,6 +147,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (AVRO | {"message": "x"}, "message names the message type of protobuf: write both, or neither"),
     ({"avro": "order.avsc"}, "avro needs template: the values of the fields"),
     ({"template": VALUES}, "template must be a text, such as "),
+    (AVRO | {"template": VALUES | {"sum": 1}}, "the template does not fit order.avsc: "),
     (AVRO | {"template": VALUES | {"total": "{n}"}}, "the template does not fit order.avsc: "),
     (
         AVRO | {"template": VALUES | {"id": "x"}},
