@@ -444,7 +444,8 @@ class LoadSpec(Part):
         description="bytes per message, 52 of them a header; sizes that differ by message: `100..10000`, "
         "`{p50: 300, p99: 4000}` (log-normal) or `{sizes: {200: 70%, 1000: 30%}}`. Of "
         "`{bytes: 1000, compressible: 60%}` a codec saves about so much. "
-        '`{template: \'{"id": "{id}"}\'}`: a body of your own, with the identity in a header',
+        '`{template: \'{"id": "{id}"}\'}`: a body of your own, with the identity in a header; '
+        "`{template: {id: '{id}'}, avro: order.avsc}`: encoded by a schema file",
     )
     producers: dict[Name, ProducerSpec] = Field(
         default_factory=lambda: {"p": ProducerSpec()},

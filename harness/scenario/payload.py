@@ -114,7 +114,7 @@ def payload_template(payload: Size) -> str:
         )
     if payload_charset(payload):
         if high := next((char for char in text if ord(char) > 0xFF), ""):
-            raise ValueError(f"template has {high!r}, which is no byte with charset {LATIN_1}")
+            raise ValueError(f"template has {high!r}, which is not a byte with charset {LATIN_1}")
     elif "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
         raise ValueError(
             "template must be a text without NUL and halves of characters; "

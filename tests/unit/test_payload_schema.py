@@ -159,7 +159,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (PROTOBUF | {"template": VALUES | {"total": "{n}"}}, "the template does not fit shop.Order of"),
     (PROTOBUF | {"protobuf": "order.avsc"}, "order.avsc is not a set of descriptors: "),
     ({"template": "{id}", "charset": "x"}, "charset must be latin-1; leave it out for UTF-8"),
-    ({"template": "{id} €", "charset": "latin-1"}, "template has '€', which is no byte with"),
+    ({"template": "{id} €", "charset": "latin-1"}, "template has '€', which is not a byte with"),
     ({"template": "{id:0}"}, "template has {id:0}: a width is 1 to 99 characters"),
 ]
 
