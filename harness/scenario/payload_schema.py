@@ -123,7 +123,7 @@ def _library(name: str, kind: str) -> Any:
 
 
 def _line(error: Exception) -> str:
-    """What a library says, in one short line, with places as they were written."""
+    """The text of an error of a library in one short line, with places as they were written."""
     text = " ".join(str(error).split()) or type(error).__name__
     for place in WIDTHS:
         text = text.replace(_mark(place), f"{{{place}}}")

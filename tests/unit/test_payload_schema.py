@@ -50,7 +50,7 @@ message Order { string id = 1; int64 total = 2; By by = 3; }
 
 
 def descriptors() -> bytes:
-    """What protoc makes of `PROTO`."""
+    """`PROTO` compiled, as protoc writes it."""
     file = descriptor_pb2.FileDescriptorProto(name="o.proto", package="shop", syntax="proto3")
     by, order = file.message_type.add(name="By"), file.message_type.add(name="Order")
     by.field.add(name="text", number=1, type=9, label=1)
