@@ -21,6 +21,7 @@ from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Cluster, HasPlacement, Proof
 from harness.protocols.nodes import Stoppable
 from harness.protocols.versions import FinalizesFeatures, HasVersions, need_of
+from harness.systems import system_of
 
 T = TypeVar("T", bound="RollingVersionParams")
 
@@ -143,7 +144,7 @@ class _RollingVersion(FaultKind[T]):
             return ""
         if self.is_wrong(before, to):
             return f"{params.to} is {self.direction} than {before}: use {self.other}"
-        return ""
+        return system_of(cluster.system).upgrade_problem(cluster.version, params.to)
 
     def target(self, params: T) -> str:
         return f"{' and '.join(params.roles)} to {params.to}"

@@ -68,6 +68,10 @@ class Assembly(ABC):
         """Return the id that a running cluster reports; empty where brokers have no such id."""
         return ""
 
+    def facts(self, admin: Any) -> Mapping[str, str]:
+        """What a report should say of brokers that work, by name. Default: nothing."""
+        return {}
+
     def prepare(self, run_id: str, launch: Launch) -> Prepare:
         """Prepare the data folder of a process before its first start. By default there is nothing
         to prepare.

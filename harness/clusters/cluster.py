@@ -107,7 +107,9 @@ class BrokerCluster(Generic[A]):
             )
         finally:
             self.admin.watch = lambda: None
-        assembly_of(self.system).admit(self.admin, self.made)
+        assembly = assembly_of(self.system)
+        assembly.admit(self.admin, self.made)
+        self.facts = {**self.facts, **assembly.facts(self.admin)}
         if self.made:
             self._write_connection(self.made)
         if isinstance(self.runtime, LosesPower):

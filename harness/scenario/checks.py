@@ -68,6 +68,10 @@ class Client(Protocol):
         """The first brokers that can do what this asks for; empty = this version can, or it is not
         known."""
 
+    def oldest_brokers(self, version: str) -> str:
+        """The first brokers that it can talk to; empty = this version is one of them, or it is not
+        known."""
+
     @property
     def reserved(self) -> Collection[str]:
         """Options that the harness sets itself; a scenario that sets one would no longer say what
@@ -262,7 +266,11 @@ def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
     streams = 0
     for name, topic in scenario.topics.items():
         yield from _foreign(("topics", name), "topic", topic, system)
-        for option, problem in system.topic_problems(topic.replication, native(topic.config)):
+        config, version = native(topic.config), scenario.cluster.version or system.version
+        for option, problem in (
+            *system.topic_problems(topic.replication, config),
+            *system.version_problems(version, topic.replication, config),
+        ):
             yield ("topics", name, "config", option), problem
         if system.is_queue and topic.partitions != 1:
             yield (
@@ -475,6 +483,11 @@ def _worker_problems(
         return
     if role not in worker.roles:
         yield (*at, "client"), f"has no {role} worker; it has: {', '.join(worker.roles)}"
+    if first := worker.oldest_brokers(scenario.cluster.version):
+        yield (
+            ("cluster", "version"),
+            f"must be {first} or newer: {spec.client} talks to no older brokers",
+        )
     for key, value in _asked(spec, scenario).items():
         able = worker.supports.get(key, SUPPORTED[key])
         if value not in able:

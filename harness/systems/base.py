@@ -217,6 +217,15 @@ class System:
         """Yield the problems of native topic settings, by setting."""
         return ()
 
+    def version_problems(self, version: str, replication: int, config: Texts) -> Iterable[Problem]:
+        """Yield problems that native topic settings have with brokers of a version, by setting."""
+        return ()
+
+    def upgrade_problem(self, before: str, to: str) -> str:
+        """Return why running brokers cannot change from a version to another; empty = they can, as
+        far as is known."""
+        return ""
+
     def change_problems(self, replication: int, config: Texts) -> Iterable[Problem]:
         """Yield the problems of settings that change while clients use a topic, by setting."""
         allowed = ", ".join(self.changeable)

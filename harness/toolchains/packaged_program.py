@@ -1,19 +1,17 @@
-"""A program from packages of the operating system: fetched from its package index, unpacked into
-the cache and never installed.
+"""A program from packages of Debian: fetched from a package index, unpacked into the cache and
+never installed.
 
 apt checks the signatures of the index and the hashes of the packages. So only versions that the
-index of this machine has can be used.
+index of this machine, or of a suite of Debian, has at the moment can be used.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
@@ -21,33 +19,34 @@ from typing import ClassVar, Final
 from filelock import FileLock, Timeout
 
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.toolchains import package_index
 from harness.toolchains.cache import cache_folder
+from harness.toolchains.package_index import PackageIndex
 from harness.toolchains.versions import others_hint
 
 Progress = Callable[[str, float | None], None]
-_LIST_S: Final = 60.0
 _FETCH_S: Final = 600.0
-_TOOLS: Final = ("apt-get", "apt-cache", "dpkg-deb")
 _TREE: Final = "root"
-#: ``epoch:upstream-revision``, the version of a package.
-_VERSION: Final = re.compile(r"(?:\d+:)?(?P<upstream>.+?)(?:-[^-]*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class PackagedProgram:
-    """One version of a program that the packages of the operating system have.
+    """One version of a program that packages of Debian have.
 
     Attributes:
         packages: what it needs; its version is the version of the first one.
         version: as its authors number it, without the revision of the package.
         launcher: the script that starts it. It is put next to the folder ``root``, in which the
             packages are unpacked.
+        suites: of Debian, which may have the version when this machine's own index does not; the
+            most likely first.
         own: always None: there are no builds of the user's.
     """
 
     packages: tuple[str, ...]
     version: str
     launcher: Path
+    suites: tuple[str, ...] = ()
     own: ClassVar[None] = None
     reads_hosts_file: ClassVar[bool] = True
     clock_refusal: ClassVar[str] = "programs of packages are started without a clock of their own"
@@ -100,20 +99,20 @@ class PackagedProgram:
         return place
 
     def released(self) -> list[str]:
-        """Versions that the package index of this machine has, in no order.
+        """Versions that this machine's index and the suites have, in no order.
 
         Raises:
-            EnvironmentNotReady: no apt, or its index does not have the package.
+            EnvironmentNotReady: no apt, or an index that does not answer.
         """
-        return list(self._versions())
+        return list(dict.fromkeys(one for _, found in self._indexes() for one in found))
 
     def is_released(self) -> bool:
-        """Whether the package index of this machine has this version.
+        """Whether this machine's index or a suite has this version.
 
         Raises:
             EnvironmentNotReady: as `released`.
         """
-        return self.version in self._versions()
+        return any(self.version in found for _, found in self._indexes())
 
     def require_tools(self) -> None:
         """Raise unless this machine has what fetches and unpacks the packages.
@@ -121,48 +120,61 @@ class PackagedProgram:
         Raises:
             EnvironmentNotReady: a tool of Debian is not installed.
         """
-        missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
-        if missing:
-            raise EnvironmentNotReady(
-                f"{missing[0]} is not installed: {self.name} comes from packages of Debian",
-                hint="use a machine with Debian or Ubuntu, or another system",
-            )
+        package_index.require_tools(self.name)
 
-    def _versions(self) -> dict[str, str]:
-        """Version of the program -> version of the newest package that has it."""
-        listed = self._run(["apt-cache", "madison", self.name], _LIST_S)
-        found: dict[str, str] = {}
-        for line in listed.splitlines():
-            columns = [column.strip() for column in line.split("|")]
-            if len(columns) == 3 and columns[0] == self.name and columns[2].endswith("Packages"):
-                match = _VERSION.fullmatch(columns[1])
-                if match:
-                    found.setdefault(match["upstream"], columns[1])
-        if not found:
+    def _indexes(self) -> Iterator[tuple[PackageIndex, dict[str, str]]]:
+        """Yield each index with the versions that it has, each when it is asked for.
+
+        Raises:
+            EnvironmentNotReady: none has the program.
+        """
+        any_has_it = False
+        for index in self._readable():
+            found = index.versions(self.name)
+            any_has_it |= bool(found)
+            yield index, found
+        if not any_has_it:
             raise EnvironmentNotReady(
                 f"the package index of this machine has no {self.name}",
                 hint="`apt-get update` reads the index again",
             )
-        return found
+
+    def _readable(self) -> Iterator[PackageIndex]:
+        """Yield this machine's index, and those of the suites if it has a mirror of Debian."""
+        yield PackageIndex()
+        if self.suites and package_index.debian_mirror():
+            yield from map(PackageIndex, self.suites)
+
+    def _found(self) -> tuple[PackageIndex, str]:
+        """The index that has this version, and the version of the package there.
+
+        Raises:
+            UsageError: none has it.
+        """
+        known: dict[str, None] = {}
+        for index, versions in self._indexes():
+            if self.version in versions:
+                return index, versions[self.version]
+            known |= dict.fromkeys(versions)
+        asked = " or ".join(index.label for index in self._readable())
+        raise UsageError(
+            f"{self.name} {self.version} is not in {asked}",
+            hint=others_hint(self.version, list(known)),
+        )
 
     def _unpack(self, folder: Path, report: Progress) -> None:
         """Make the folder, complete at once: by one rename."""
-        versions = self._versions()
-        if self.version not in versions:
-            raise UsageError(
-                f"the package index of this machine has no {self.name} {self.version}",
-                hint=others_hint(self.version, list(versions)),
-            )
+        report(f"reading package indexes for {self.name} {self.version}", None)
+        index, version = self._found()
         part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}.part-"))
         try:
             packages = part / "packages"
             packages.mkdir()
             report(f"downloading {len(self.packages)} packages of {self.name}", None)
-            wanted = [f"{self.name}={versions[self.version]}", *self.packages[1:]]
-            self._run(["apt-get", "-q", "download", *wanted], _FETCH_S, packages)
+            index.download([f"{self.name}={version}", *self.packages[1:]], packages)
             report(f"unpacking {self.name} {self.version}", None)
             for package in sorted(packages.glob("*.deb")):
-                self._run(["dpkg-deb", "-x", str(package), str(part / _TREE)], _FETCH_S)
+                index.unpack(package, part / _TREE)
             shutil.rmtree(packages)
             shutil.copy2(self.launcher, part / self.launcher.name)
             (part / self.launcher.name).chmod(0o755)
@@ -170,29 +182,3 @@ class PackagedProgram:
             os.replace(part, folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-
-    def _run(self, command: list[str], timeout_s: float, folder: Path | None = None) -> str:
-        self.require_tools()
-        try:
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                env={**os.environ, "LC_ALL": "C"},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise EnvironmentNotReady(
-                f"{command[0]} took over {timeout_s:.0f} s", hint="is the network reachable?"
-            ) from None
-        if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if line.startswith("E:")]
-            said = (lines or done.stderr.splitlines() or ["no output"])[0].removeprefix("E:")
-            raise EnvironmentNotReady(
-                f"{command[0]} of {self.name} failed: {said.strip()[:300]}",
-                hint="`apt-get update` reads the index again; is the network reachable?",
-            )
-        return done.stdout

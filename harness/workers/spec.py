@@ -239,6 +239,7 @@ class WorkerSpec(Part):
             ``{ms}`` is the value of `commit_every`.
         since: by such a key, the first version that can do more than that.
         values_since: by option and value (small letters), the first version that takes that value.
+        brokers_from: the first brokers that it can talk to; empty = all.
         promises: what decides the client's promises; None = not stated, so they are not known.
         exposure: counters that it reports, and what each counts.
         release_notes: link to the notes of a version, with ``{version}`` in it; ``{client}`` where
@@ -276,6 +277,7 @@ class WorkerSpec(Part):
     sets: dict[Literal["commit", "start"], dict[str, dict[str, str]]] = Field(default_factory=dict)
     since: dict[Ability, str] = Field(default_factory=dict)
     values_since: dict[str, dict[str, str]] = Field(default_factory=dict)
+    brokers_from: str = ""
     promises: Part | None = None
     exposure: dict[str, str] = Field(default_factory=dict)
     release_notes: str = ""
@@ -317,9 +319,16 @@ class WorkerSpec(Part):
     def first_brokers(self, option: str, value: Any, version: str) -> str:
         """The first brokers that can do what this asks for; empty = this version (itself empty: the
         default) can, or it is not known."""
-        system = SYSTEMS[self.system]
-        first = system.options_since.get((option, str(value).lower()), "")
-        asked = version or system.version
+        first = SYSTEMS[self.system].options_since.get((option, str(value).lower()), "")
+        return self._newer_brokers(first, version)
+
+    def oldest_brokers(self, version: str) -> str:
+        """Return the first brokers that it can talk to; empty = this version (itself empty: the
+        default) is one of them, or it is not known."""
+        return self._newer_brokers(self.brokers_from, version)
+
+    def _newer_brokers(self, first: str, version: str) -> str:
+        asked = version or SYSTEMS[self.system].version
         return "" if is_own(asked) else _first_after(first, asked)
 
     @classmethod

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.admin.failover import AlreadyThere
+from harness.clusters import spec_of
 from harness.contract.rig import CheckPlace, Rig
 from harness.errors import Exit, UsageError
 from harness.protocols.cluster import (
@@ -18,7 +19,7 @@ from harness.protocols.cluster import (
     MovesLeaders,
     TopicSettings,
 )
-from harness.rundir import RunDir, read_jsonl
+from harness.rundir import RunDir, read_json, read_jsonl
 from harness.systems.rabbitmq.assembly import RabbitMqCluster
 from harness.workers import load_worker
 from tests.live.cluster_rig import RUN_TAG, UP_S, fire, up, wait_until
@@ -162,6 +163,92 @@ def test_streams_are_judged_as_logs_and_an_alarm_blocks_publishers(
         events = read_jsonl(RunDir(run.root).events)
         blocked = [event for event in events if event["kind"] == "blocked"]
         assert blocked, "no client reported that it is blocked"
+
+
+OTHER_DEBIAN = """
+name: rig
+system: rabbitmq
+cluster: {{version: {version}}}
+topics: {{orders: {{replication: 3}}, clicks: {{replication: 3}}}}
+load:
+  rate: 200
+  duration: 8s
+  warm_up: 1s
+  producers:
+    shop: {{client: amqp091-go, topics: [orders]}}
+    web: {{client: qpid-jms-legacy, topics: [clicks]}}
+  consumers:
+    billing: {{client: amqp091-go, topics: [orders], options: {{AckEvery: 20}}}}
+    stats: {{client: qpid-jms-legacy, topics: [clicks]}}
+faults:
+  - {{fault: kill, target: "leader-of:clicks", at: 1s, for: 1s}}
+  - {{fault: leader-move, topic: orders, at: 6s}}
+limits:
+  drain: 90s
+require:
+  rate_ratio: 0  # the machine that runs the tests may be busy
+"""
+
+
+@pytest.mark.extended
+def test_brokers_of_another_debian_and_a_client_of_amqp_1_0(tmp_path: Path, spark: object) -> None:
+    program = spec_of("rabbitmq", "4.0").program
+    assert program is not None
+    versions = [each for each in program.released() if each.startswith("4.0.")]
+    if not versions:
+        pytest.skip("no package index that can be read has RabbitMQ 4.0")
+    scenario = OTHER_DEBIAN.format(version=versions[0])
+    with LiveRun(tmp_path, scenario=scenario, inside=True) as run:
+        code = run.wait()
+        document = run.document()
+        passed = (code, document["verdict"], document["reasons"])
+        assert passed == (Exit.PASS, "pass", []), run.errors()
+        assert [fault["effective"] for fault in document["faults"]] == [True, True]
+        flags = read_json(RunDir(run.root).manifest)["machine"]["feature flags"]
+        assert "enabled" in flags
+
+
+PROTOCOL = """
+name: rig
+system: rabbitmq
+topics:
+  orders: {replication: 3, config: {x-queue-type: stream}}
+  clicks: {replication: 3, config: {x-queue-type: stream}}
+load:
+  rate: 200
+  duration: 10s
+  warm_up: 1s
+  producers:
+    shop: {client: stream-client}
+  consumers:
+    billing: {client: stream-client, topics: [orders], settle: none, options: {streamOffset: first}}
+    stats:
+      client: stream-client
+      topics: [clicks]
+      settle: none
+      receive: listener
+      options: {streamOffset: first}
+faults:
+  - {fault: kill, target: "leader-of:orders", at: 2s, for: 1s}
+limits:
+  drain: 90s
+require:
+  dedup: once
+  rate_ratio: 0  # the machine that runs the tests may be busy
+"""
+
+
+@pytest.mark.extended
+def test_named_producers_of_the_stream_protocol_store_each_message_once(
+    tmp_path: Path, spark: object
+) -> None:
+    with LiveRun(tmp_path, scenario=PROTOCOL, inside=True) as run:
+        code = run.wait()
+        document = run.document()
+        passed = (code, document["verdict"], document["reasons"])
+        assert passed == (Exit.PASS, "pass", []), run.errors()
+        assert document["rows"]["deliveries"] >= document["sends"]["ok"] > 0
+        assert document["faults"][0]["effective"]
 
 
 def test_a_run_from_cluster_to_verdict(tmp_path: Path, spark: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from harness.doctor.machine import software_check
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.clocks import OWN_CLOCKS
 from harness.protocols.network import PEER_DETOURS
+from harness.toolchains import package_index
 from harness.toolchains.java import Java
 from harness.toolchains.packaged_program import PackagedProgram
 
@@ -69,9 +71,95 @@ def test_its_versions_are_those_of_the_index_without_epoch_and_revision(
 ) -> None:
     assert sorted(program(tmp_path).released()) == ["3.10.8", "4.0~rc1"]
     assert program(tmp_path).is_released()
-    with pytest.raises(UsageError, match=r"no thing 3\.9\.1") as caught:
+    with pytest.raises(UsageError, match=r"thing 3\.9\.1 is not in the package index") as caught:
         program(tmp_path, "3.9.1").fetch()
     assert "3.10.8" in caught.value.hint
+
+
+# ----- other suites of Debian ---------------------------------------------------------------------
+
+SUITES = """\
+case $2 in
+  */trixie/apt.conf) printf 'thing | 4.0.5-7 | http://deb/ trixie/main amd64 Packages\\n';;
+  */sid/apt.conf) printf 'thing | 4.3.6-1 | http://deb/ sid/main amd64 Packages\\n';;
+  *) printf 'thing | 3.10.8-1 | http://deb/ bookworm/main amd64 Packages\\n';;
+esac
+"""
+APT_GET = """\
+case "$*" in
+  *indextargets*) printf 'http://mirror/debian/|bookworm|main|$(SIGNED_BY)\\n';;
+  *update) echo "$2" >> "$(dirname "$0")/updates";;
+  *) for name in "$@"; do case $name in -*|*.conf|download) ;; *) echo "$name" > "$name.deb";; esac; done;;
+esac
+"""
+
+
+@pytest.fixture
+def suites(tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Returns the file with one line for each index that was read."""
+    write(tools / "apt-cache", SUITES)
+    write(tools / "apt-get", APT_GET)
+    keyring = tmp_path / "keys.gpg"
+    keyring.touch()
+    monkeypatch.setattr(package_index, "_KEYRING", keyring)
+    machine_is("debian", monkeypatch)
+    return tools / "updates"
+
+
+def machine_is(distribution: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"ID": distribution, "VERSION_CODENAME": "bookworm"}
+    monkeypatch.setattr(package_index.platform, "freedesktop_os_release", lambda: about)
+
+
+def of_suites(tmp_path: Path, version: str) -> PackagedProgram:
+    return replace(program(tmp_path, version), suites=("trixie", "sid"))
+
+
+def test_a_version_that_this_machine_lacks_comes_from_the_suite_that_has_it(
+    suites: Path, tmp_path: Path
+) -> None:
+    place = of_suites(tmp_path, "4.0.5").fetch()
+    unpacked = sorted(path.name for path in (place.parent / "root" / "usr" / "bin").iterdir())
+    assert unpacked == ["library.deb", "thing=4.0.5-7.deb"]
+    index = tmp_path / "cache" / "packages" / "trixie"
+    keys = tmp_path / "keys.gpg"
+    assert (index / "sources.list").read_text() == (
+        f"deb [target=Packages signed-by={keys}] http://mirror/debian/ trixie main\n"
+    )
+    assert of_suites(tmp_path, "4.0.5").is_released()
+    assert suites.read_text() == f"{index}/apt.conf\n", "read once, and no other suite"
+
+
+def test_this_machines_own_index_comes_first(suites: Path, tmp_path: Path) -> None:
+    of_suites(tmp_path, "3.10.8").fetch()
+    assert not suites.exists()
+
+
+def test_versions_of_all_suites_are_listed(suites: Path, tmp_path: Path) -> None:
+    assert of_suites(tmp_path, "4.0.5").released() == ["3.10.8", "4.0.5", "4.3.6"]
+    asked = "this machine or Debian trixie or Debian sid"
+    with pytest.raises(
+        UsageError, match=f"thing 4.1.0 is not in the package index of {asked}"
+    ) as found:
+        of_suites(tmp_path, "4.1.0").fetch()
+    assert "4.0.5, 4.3.6" in found.value.hint
+
+
+def test_another_distribution_has_its_own_versions_only(
+    suites: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_is("ubuntu", monkeypatch)
+    assert of_suites(tmp_path, "4.0.5").released() == ["3.10.8"]
+    assert not suites.exists()
+
+
+def test_packages_that_could_not_be_verified_are_not_fetched(suites: Path, tmp_path: Path) -> None:
+    (tmp_path / "keys.gpg").unlink()
+    with pytest.raises(
+        EnvironmentNotReady, match="of Debian trixie could not be verified"
+    ) as found:
+        of_suites(tmp_path, "4.0.5").fetch()
+    assert found.value.hint == "apt-get install debian-archive-keyring"
 
 
 def test_what_apt_says_against_it_is_one_line(tools: Path, tmp_path: Path) -> None:
@@ -131,6 +219,7 @@ def started(tmp_path: Path, settings: str) -> list[str]:
     """The arguments that the script of RabbitMQ gives to the VM of Erlang."""
     script = tmp_path / "rabbitmq-node"
     script.write_bytes(spec_of("rabbitmq").file.with_name("bin").joinpath(script.name).read_bytes())
+    script.chmod(0o755)
     vm = tmp_path / "root" / "usr" / "lib" / "erlang" / "erts-1" / "bin"
     vm.mkdir(parents=True)
     write(vm / "erlexec", 'for each in "$@"; do echo "$each"; done')
@@ -150,6 +239,30 @@ def test_how_long_a_silent_node_counts_as_there_is_set_before_the_settings_are_r
     arguments = started(tmp_path, "log.file=false\nnet_ticktime = 8\n")
     at = arguments.index("net_ticktime")
     assert arguments[at - 1 : at + 2] == ["-kernel", "net_ticktime", "8"]
+
+
+def test_erlang_that_came_with_its_libraries_is_started_with_them(tmp_path: Path) -> None:
+    """Erlang of a newer Debian does not run with the C library of an older one."""
+    libraries = tmp_path / "root" / "usr" / "lib" / "x86_64-linux-gnu"
+    libraries.mkdir(parents=True)
+    loader = libraries / "ld-linux-x86-64.so.2"
+    write(loader, 'for each in "$@"; do echo "$each"; done')
+    arguments = started(tmp_path, "log.file=false\n")
+    erts = tmp_path / "root" / "usr" / "lib" / "erlang" / "erts-1" / "bin"
+    assert arguments[:3] == ["--library-path", str(libraries), str(erts / "erlexec")]
+    environment = {
+        **os.environ,
+        "BROKERSTORM_LOADER": str(loader),
+        "BROKERSTORM_ERTS": str(erts),
+        "RABBITMQ_DIST_PORT": "7",
+    }
+    for name, more in (
+        ("beam.smp", [str(erts / "beam.smp"), "-x"]),
+        ("erl", [str(erts / "erlexec"), *["-start_epmd", "false", "-erl_epmd_port", "7"]]),
+    ):
+        command = [str(tmp_path / "bin" / name), "-x"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[2 : 2 + len(more)] == more
 
 
 def test_settings_are_no_arguments_by_themselves(tmp_path: Path) -> None:

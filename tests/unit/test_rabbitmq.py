@@ -20,7 +20,7 @@ from harness.errors import ScenarioError, UsageError
 from harness.plan.build import build_plan
 from harness.plan.promise import PromiseContext
 from harness.plan.settings import producer_settings
-from harness.protocols.cluster import Endpoint, Node
+from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.scenario.file import load_scenario
 from harness.scenario.model import RequireSpec
 from harness.systems import SYSTEMS
@@ -86,6 +86,49 @@ def test_a_bound_that_refuses_publishers_drops_nothing() -> None:
         native({"x-max-length": "many"})
 
 
+def test_mirrored_queues_are_refused_where_they_do_not_exist() -> None:
+    classic = {"x-queue-type": "classic"}
+    ((key, why),) = RABBITMQ.version_problems("4.0.5", 3, classic)
+    assert (key, why) == (
+        "x-queue-type",
+        "RabbitMQ 4.0.5 has no mirrored queues: set topics.replication to 1",
+    )
+    assert not list(RABBITMQ.version_problems("3.10.8", 3, classic))
+    assert not list(RABBITMQ.version_problems("4.0.5", 1, classic))
+    assert not list(RABBITMQ.version_problems("4.0.5", 3, {}))
+
+
+@pytest.mark.parametrize(
+    ("before", "to", "problem"),
+    [
+        ("3.10.8", "4.0.5", "RabbitMQ 4.0.5 replaces nodes of 3.13 and newer only: upgrade 3.10.8"),
+        ("3.13.7", "4.0.5", ""),
+        ("4.0.5", "4.3.6", "RabbitMQ 4.3.6 replaces nodes of 4.2 and newer only"),
+        ("4.0.5", "4.0.9", ""),
+        ("4.0.5", "3.10.8", "cannot go back"),
+    ],
+)
+def test_series_that_running_nodes_cannot_skip(before: str, to: str, problem: str) -> None:
+    assert RABBITMQ.upgrade_problem(before, to).count(problem or "!") == bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "more"),
+    [
+        ((3, 10), "quorum", {}),
+        ((4, 0), "quorum", {"x-delivery-limit": "-1"}),
+        ((4, 0), "stream", {}),
+    ],
+)
+def test_no_queue_drops_a_message_that_was_given_often(
+    version: tuple[int, ...], kind: str, more: dict[str, str]
+) -> None:
+    """4.0 and newer drop it after 20 times by default."""
+    nodes = admin(version=version)
+    topic = TopicSettings("orders", 1, 3, {"x-queue-type": kind})
+    assert nodes._settings(topic) == {"x-queue-type": kind, **more}
+
+
 def test_lines_of_the_log_name_the_queue_that_has_a_new_leader() -> None:
     line = re.compile(RABBITMQ.log_leader.replace("{stream}", "orders-0"))
     assert line.search("queue 'orders-0' in vhost 'brokerstorm': detected a new leader {'x','y'}")
@@ -145,6 +188,39 @@ def test_a_consumer_of_a_stream_says_where_it_begins(
         "stream",
         "earliest",
     )
+
+
+@pytest.mark.parametrize(
+    ("topic", "options", "dedup"),
+    [
+        (STREAM, {}, True),
+        (STREAM, {"deduplicate": "false"}, False),
+        ({}, {}, False),
+    ],
+)
+def test_a_stream_stores_the_messages_of_a_named_producer_once(
+    topic: dict[str, str], options: dict[str, str], dedup: bool
+) -> None:
+    promise = promised("stream-client", topic, **options)
+    assert promise.dedup is dedup
+    assert promise.delivery == "durable"
+    assert promised("amqp091-go", STREAM).dedup is False
+
+
+def test_a_client_of_amqp_1_0_needs_brokers_that_speak_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    text = "name: x\nsystem: rabbitmq\ntopics: {orders: {}}\n"
+    load = "load: {producers: {p: {client: qpid-jms-legacy}}}\n"
+    file.write_text(text + load)
+    with pytest.raises(
+        ScenarioError, match=r"must be 4\.0 or newer: qpid-jms-legacy talks to no older"
+    ):
+        load_scenario(file, clients=known_workers)
+    file.write_text(text + "cluster: {version: 4.0.5}\n" + load)
+    assert load_scenario(file, clients=known_workers).cluster.version == "4.0.5"
+    assert promised("qpid-jms-legacy").delivery == "durable"
+    presettled = promised("qpid-jms-legacy", **{"jms.presettlePolicy.presettleAll": "true"})
+    assert presettled.delivery == "none"
 
 
 def test_queues_and_streams_are_read_in_different_ways(tmp_path: Path) -> None:
@@ -290,11 +366,11 @@ NAMES = ("rabbitmq-1", "rabbitmq-2", "rabbitmq-3")
 QUEUE = Queue("orders-0", "v_orders-0", NAMES[0], NAMES)
 
 
-def admin() -> RabbitMqAdmin:
+def admin(version: tuple[int, ...] = (3, 10)) -> RabbitMqAdmin:
     at = Endpoint("127.0.0.1", 1)
     nodes = [Node(name, n, at, at, at, Path(), ("broker",)) for n, name in enumerate(NAMES, 1)]
     hosts = {name: f"{name}.peer" for name in NAMES}
-    return RabbitMqAdmin(nodes, cookie=lambda: Secret("x"), hosts=hosts)
+    return RabbitMqAdmin(nodes, cookie=lambda: Secret("x"), hosts=hosts, version=version)
 
 
 def says(leader: str, state: str) -> RaftView:

@@ -131,6 +131,9 @@ class FakeWorker:
     def first_brokers(self, option: str, value: object, version: str) -> str:
         return ""
 
+    def oldest_brokers(self, version: str) -> str:
+        return ""
+
 
 CLIENTS = {
     "confluent-kafka": FakeWorker("kafka"),

@@ -21,6 +21,7 @@ from typing import Any
 from harness.clusters.docker.engine import STANDIN_LABEL, asking
 from harness.errors import EnvironmentNotReady
 from harness.toolchains.jars import Progress
+from harness.toolchains.package_index import LIST_SOURCES, sources_in
 
 REPOSITORY = "brokerstorm/base"
 #: What the official images have and our compose files use: bash is in every minimal system.
@@ -100,15 +101,11 @@ def package_sources() -> tuple[str, list[str]]:
         EnvironmentNotReady: no apt here, or no source of the distribution itself.
     """
     codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
-    form = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)"
     found: dict[tuple[str, str], list[str]] = {}
-    for line in _apt(
-        "apt-get", "indextargets", "--format", form, "Created-By: Packages"
-    ).splitlines():
-        uri, release, component, key = line.split("|")
-        if release == codename or release.startswith(f"{codename}-"):
-            where = f"[signed-by={key}] {uri}" if key.startswith("/") else uri
-            found.setdefault((where, release), []).append(component)
+    for source in sources_in(_apt(*LIST_SOURCES)):
+        if source.release == codename or source.release.startswith(f"{codename}-"):
+            where = f"[signed-by={source.key}] {source.uri}" if source.key else source.uri
+            found.setdefault((where, source.release), []).append(source.component)
     if not any(release == codename for _, release in found):
         raise EnvironmentNotReady(
             f"apt has no package source of {codename or 'this distribution'}",

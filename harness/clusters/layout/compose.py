@@ -177,7 +177,7 @@ def read_compose(
         if not part.profiles or {topology, *profiles}.intersection(part.profiles)
     ]
     _require_ports(shared, services, path)
-    program = _program(release, version, own, path)
+    program = _program(shared, release, version, own, path)
     return ClusterLayout(
         file=path,
         system=system.name,
@@ -197,12 +197,17 @@ def read_compose(
     )
 
 
-def _program(release: Release, version: str, own: OwnBuild | None, path: Path) -> Program | None:
+def _program(
+    shared: Shared, release: Release, version: str, own: OwnBuild | None, path: Path
+) -> Program | None:
     if release.go:
         return GoProgram(release.go, version, own)
     if release.packages:
         launcher = path.parent / release.launcher
-        return PackagedProgram(tuple(release.packages), version, launcher)
+        suites = [release.suite, *(other.suite for other in shared.releases)]
+        return PackagedProgram(
+            tuple(release.packages), version, launcher, tuple(dict.fromkeys(filter(None, suites)))
+        )
     return None
 
 

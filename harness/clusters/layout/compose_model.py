@@ -129,14 +129,16 @@ class ServicePart(_Plugin):
 
 class Release(_ComposePart):
     """The files that a system runs from, beginning with some version: Java and jars, or ``go``, the
-    package of a program at its version, or ``packages`` of the operating system with the script
-    ``launcher`` that starts a node. ``args``: services whose arguments changed.
+    package of a program at its version, or ``packages`` of Debian with the script ``launcher`` that
+    starts a node. ``suite`` of Debian has them if this machine's own package index does not.
+    ``args``: services whose arguments changed.
     """
 
     from_: str = Field(alias="from")
     java: int = 0
     go: str = ""
     packages: list[str] = Field(default_factory=list)
+    suite: str = ""
     launcher: str = ""
     coordinates: list[str] = Field(default_factory=list)
     archive: str = ""

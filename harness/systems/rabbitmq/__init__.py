@@ -3,6 +3,7 @@ not."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -14,14 +15,26 @@ VIRTUAL_HOST: Final = "brokerstorm"
 #: Of our own clusters, as compose/rabbitmq/conf/rabbitmq.conf has it.
 CLUSTER: Final = "brokerstorm"
 TYPE: Final = "x-queue-type"
+#: Since this version, classic queues have no mirrors, and quorum queues drop a message that was
+#: given 20 times and not acknowledged, unless the limit is negative.
+NO_MIRRORS: Final = (4, 0)
 QUORUM: Final = "quorum"
 CLASSIC: Final = "classic"
 STREAM: Final = "stream"
+#: Series -> the oldest one whose nodes it can replace (rabbitmq.com, "Upgrading RabbitMQ").
+_UPGRADES_FROM: Final = {
+    (3, 11): (3, 10),
+    (3, 12): (3, 11),
+    (3, 13): (3, 12),
+    (4, 0): (3, 13),
+    (4, 3): (4, 2),
+}
+DELIVERY_LIMIT: Final = "x-delivery-limit"
 #: Settings of a queue under which it drops messages, or gives them to another queue.
 _DROPS: Final = (
     "x-message-ttl",
     "x-expires",
-    "x-delivery-limit",
+    DELIVERY_LIMIT,
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
@@ -96,6 +109,22 @@ class RabbitMq(System):
         if replication > NODES:
             yield "x-quorum-initial-group-size", f"is topics.replication: at most {NODES}"
 
+    def version_problems(self, version: str, replication: int, config: Texts) -> Iterator[Problem]:
+        if config.get(TYPE) == CLASSIC and replication > 1 and series(version) >= NO_MIRRORS:
+            yield TYPE, f"RabbitMQ {version} has no mirrored queues: set topics.replication to 1"
+
+    def upgrade_problem(self, before: str, to: str) -> str:
+        was, now = series(before), series(to)
+        if now < was:
+            return "nodes of RabbitMQ cannot go back to an older series"
+        oldest = max(
+            (needed for since, needed in _UPGRADES_FROM.items() if since <= now), default=was
+        )
+        if was >= oldest:
+            return ""
+        step = ".".join(map(str, oldest))
+        return f"RabbitMQ {to} replaces nodes of {step} and newer only: upgrade {before} to {step} first"
+
     def topic_config(self, config: Texts, replication: int, broker_config: Texts) -> dict[str, str]:
         """Return what a queue is declared with: a quorum queue unless the settings say
         otherwise."""
@@ -114,9 +143,16 @@ class RabbitMq(System):
         """The greeting of a client, or that of another node: both are answered at once."""
         if port == "client":
             return b"AMQP\x00\x00\x09\x01", 1
+        if port == "stream":  # a client that states no properties
+            return bytes.fromhex("0000000c 0011 0001 00000001 00000000"), 1
         body = b"N" + (0x4_0307_0F94).to_bytes(8, "big") + (1).to_bytes(4, "big")
         body += len(_ASKS).to_bytes(2, "big") + _ASKS
         return len(body).to_bytes(2, "big") + body, 1
+
+
+def series(version: str) -> tuple[int, ...]:
+    """``"4.0.5"`` -> ``(4, 0)``."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def _stream_problems(replication: int, config: Texts) -> Iterator[Problem]:

@@ -32,7 +32,14 @@ from harness.protocols.cluster import (
     SeenLeaders,
     TopicSettings,
 )
-from harness.systems.rabbitmq import CLASSIC, TYPE, VIRTUAL_HOST
+from harness.systems.rabbitmq import (
+    CLASSIC,
+    DELIVERY_LIMIT,
+    NO_MIRRORS,
+    QUORUM,
+    TYPE,
+    VIRTUAL_HOST,
+)
 from harness.systems.rabbitmq.amqp import PROBES, Amqp
 from harness.systems.rabbitmq.link import ErlangLink, Refused, shown
 from harness.systems.rabbitmq.terms import Atom, Function, Pid
@@ -40,6 +47,10 @@ from harness.systems.rabbitmq.terms import Atom, Function, Pid
 _ASK_S: Final = 8.0
 _GLANCE_S: Final = 1.0
 _MOVE_S: Final = 5.0
+#: Since this version, RabbitMQ keeps its metadata in Khepri.
+_WITHOUT_MNESIA: Final = (4, 2)
+#: Since this version, a stream can be restarted with another leader.
+_MOVES_STREAMS: Final = (4, 0)
 #: States of a member of a Raft group that takes part.
 _TAKES_PART: Final = ("leader", "follower")
 #: Places in RabbitMQ's record of a queue (`amqqueue`).
@@ -103,6 +114,7 @@ class RabbitMqAdmin:
     Args:
         cookie: the secret that the nodes share.
         hosts: node -> the host in its own name (``rabbit@HOST``).
+        version: series of the brokers, for example ``(4, 0)``.
         is_reachable: whether a node can answer, as far as the runtime knows; others are not asked.
     """
 
@@ -112,9 +124,11 @@ class RabbitMqAdmin:
         *,
         cookie: Callable[[], Secret],
         hosts: Mapping[str, str],
+        version: tuple[int, ...] = (),
         is_reachable: Callable[[str], bool] = lambda name: True,
         access: Access = ANYBODY,
     ) -> None:
+        self._version = version
         self._names = tuple(sorted(node.name for node in nodes))
         self._is_reachable = is_reachable
         self._failover = FailoverAdmin(nodes, is_reachable)
@@ -264,13 +278,18 @@ class RabbitMqAdmin:
 
     def registered(self) -> set[str]:
         """Nodes that run RabbitMQ and that a node sees in the cluster."""
-        views = self._each(
-            lambda link: link.call("rabbit_mnesia", "cluster_nodes", Atom("running"))
-        )
-        votes = Counter(
-            name for view in views.values() for node in view if (name := self._node_of.get(node))
-        )
+        views = self._views()
+        votes = Counter(name for view in views.values() for name in view)
         return {name for name, count in votes.items() if name in views and 2 * count > len(views)}
+
+    def _views(self) -> dict[str, Set[str]]:
+        """Node that runs RabbitMQ -> the nodes that it sees in the cluster, itself included."""
+        ask = _running_by_mnesia if self._version < _WITHOUT_MNESIA else _connected
+        return {
+            node: {self._node_of[one] for one in view if one in self._node_of}
+            for node, view in self._each(ask).items()
+            if view
+        }
 
     def answers(self, node: str) -> bool:
         try:
@@ -280,10 +299,11 @@ class RabbitMqAdmin:
         return True
 
     def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
-        """Make these nodes the leaders of quorum queues.
+        """Make these nodes the leaders of quorum queues or streams.
 
         Raises:
-            UsageError: a classic queue, or the leader refuses.
+            UsageError: a classic queue, brokers that cannot move the leader of a stream, or the
+                leader refuses.
             EnvironmentNotReady: the leader does not answer.
         """
         queues = self._queues()
@@ -291,21 +311,33 @@ class RabbitMqAdmin:
         for partition, node in to.items():
             stream = f"{topic}-{partition}"
             queue, state = queues.get(stream), states.get(stream)
-            if queue is None or state is None or not queue.server:
-                raise UsageError(f"{stream} is not a quorum queue: its leader cannot move")
+            if queue is None or state is None or not (queue.server or queue.is_stream):
+                raise UsageError(f"{stream} is a classic queue: its leader cannot move")
+            if queue.is_stream and self._version < _MOVES_STREAMS:
+                raise UsageError(
+                    f"{stream} is a stream: these brokers cannot move its leader",
+                    hint="set cluster.version to 4.0 or newer",
+                )
             if state.leader is None:
                 raise EnvironmentNotReady(f"{stream} has no leader now")
             self._move(queue, state.leader, node)
 
     def _move(self, queue: Queue, leader: str, to: str) -> None:
-        server = Atom(queue.server)
-        ends = [(server, Atom(self._erlang_of[name])) for name in (leader, to)]
+        nodes = [Atom(self._erlang_of[name]) for name in (leader, to)]
+        asked: tuple[Any, ...]
+        if queue.is_stream:
+            preferred = {Atom("preferred_leader_node"): nodes[1]}
+            asked = ("rabbit_stream_queue", "restart_stream")
+            asked += (VIRTUAL_HOST.encode(), queue.name.encode(), preferred)
+        else:
+            server = Atom(queue.server)
+            asked = ("ra", "transfer_leadership", *((server, node) for node in nodes))
         try:
-            said = self._links[leader].call("ra", "transfer_leadership", *ends, timeout_s=_MOVE_S)
+            said = self._links[leader].call(*asked, timeout_s=_MOVE_S)
         except NoAnswer as error:
             raise EnvironmentNotReady(f"{leader}: {error}") from error
-        if said not in ("ok", "already_leader"):
-            raise UsageError(f"{leader} does not give {queue.name} to {to}: {said}")
+        if said not in ("ok", "already_leader") and said != ("ok", nodes[1]):
+            raise UsageError(f"{leader} does not give {queue.name} to {to}: {shown(said)}")
 
     # -- queues ------------------------------------------------------------------------------------
 
@@ -323,8 +355,14 @@ class RabbitMqAdmin:
                 stream = f"{topic.name}-{partition}"
                 if topic.config.get(TYPE) == CLASSIC and topic.replication > 1:
                     self._mirror(stream, topic.replication)
-                self._amqp[at].declare(stream, topic.config)
+                self._amqp[at].declare(stream, self._settings(topic))
                 count += 1
+
+    def _settings(self, topic: TopicSettings) -> Mapping[str, str]:
+        """Return the arguments of a topic's queues. A message is given as often as necessary unless
+        they say otherwise: newer brokers drop it after 20 times by default."""
+        unlimited = self._version >= NO_MIRRORS and topic.config.get(TYPE) == QUORUM
+        return {**({DELIVERY_LIMIT: "-1"} if unlimited else {}), **topic.config}
 
     def _mirror(self, stream: str, copies: int) -> None:
         """Have a classic queue mirrored, by a policy of its own.
@@ -477,6 +515,20 @@ class RabbitMqAdmin:
         if said != "ok":
             raise EnvironmentNotReady(f"{node} does not set {function}: {shown(said)}")
 
+    # -- feature flags -----------------------------------------------------------------------------
+
+    def feature_flags(self) -> dict[str, bool]:
+        """Feature flag -> whether it is enabled, of all that a node knows.
+
+        Raises:
+            EnvironmentNotReady: no node answers.
+        """
+        known, enabled = (
+            self._first(partial(_call, "rabbit_feature_flags", "list", Atom(which)))
+            for which in ("all", "enabled")
+        )
+        return {str(flag): flag in enabled for flag in sorted(known)}
+
     # -- readiness ---------------------------------------------------------------------------------
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
@@ -493,11 +545,8 @@ class RabbitMqAdmin:
         for name in self._names:
             if running.get(name) != "true":
                 return f"{name} is {'starting' if name in running else 'not answering'}"
-        views = self._each(
-            lambda link: link.call("rabbit_mnesia", "cluster_nodes", Atom("running"))
-        )
-        for name, view in views.items():
-            if lacking := sorted(set(self._erlang_of) - {self._node_of.get(one) for one in view}):
+        for name, view in self._views().items():
+            if lacking := sorted(set(self._names) - view):
                 return f"{name} does not see {lacking[0]} in the cluster"
         if problem := self._trouble():
             return problem
@@ -509,6 +558,8 @@ class RabbitMqAdmin:
             return (
                 f"{name} has a {resource} alarm ({_LIMITS[resource][0]}), so publishers are blocked"
             )
+        if self._version >= _WITHOUT_MNESIA:
+            return ""
         seen = self._each(lambda link: link.call("rabbit_node_monitor", "partitions"))
         for name, partitions in seen.items():
             if partitions:
@@ -558,6 +609,18 @@ def _stream_state(queue: Queue, told: Mapping[str, RaftView]) -> PartitionState:
     others = tuple(name for name in queue.members if name != leader)
     members = (leader, *others) if leader else queue.members
     return PartitionState(leader, members, tuple(name for name in queue.members if roles.get(name)))
+
+
+def _running_by_mnesia(link: ErlangLink) -> list[str]:
+    return list(link.call("rabbit_mnesia", "cluster_nodes", Atom("running")))
+
+
+def _connected(link: ErlangLink) -> list[str]:
+    """Return the nodes that a node is connected to, itself included; empty if it does not run
+    RabbitMQ. It asks none of them."""
+    if link.call("rabbit", "is_running") != "true":
+        return []
+    return [link.call("erlang", "node"), *link.call("erlang", "nodes")]
 
 
 def _call(module: str, function: str, *more: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -18,7 +19,7 @@ from harness.connections.secret import Secret
 from harness.connections.security import Auth, Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint
-from harness.systems.rabbitmq import QUORUM, TYPE, VIRTUAL_HOST
+from harness.systems.rabbitmq import DELIVERY_LIMIT, QUORUM, TYPE, VIRTUAL_HOST
 
 #: For a broker that asks no more of clients.
 GUEST: Final = Auth("user", Secret("guest"), "guest")
@@ -39,6 +40,7 @@ _NUMBERS: Final = frozenset(
         "x-initial-cluster-size",
         "x-stream-max-segment-size-bytes",
         "x-max-in-memory-bytes",
+        DELIVERY_LIMIT,
     )
 )
 
@@ -52,7 +54,7 @@ def native(config: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in config.items():
         if key in _NUMBERS:
-            if not value.isdigit():
+            if not re.fullmatch(r"-?\d+", value):
                 raise UsageError(f"topics.config.{key}={value}: must be a whole number")
             found[key] = int(value)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.clusters.assembly import Assembly
@@ -11,7 +11,7 @@ from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.security.made import ADMIN, CLIENT, ClusterSecurity
 from harness.connections.security import ANYBODY, Access, Auth, Security
 from harness.protocols.cluster import Node
-from harness.systems.rabbitmq import CLUSTER, VIRTUAL_HOST
+from harness.systems.rabbitmq import CLUSTER, VIRTUAL_HOST, series
 from harness.systems.rabbitmq.admin import RabbitMqAdmin
 
 RabbitMqCluster = BrokerCluster[RabbitMqAdmin]
@@ -27,6 +27,7 @@ class _RabbitMq(Assembly):
             # Read when it is asked for: a cluster that is attached to restores it first.
             cookie=lambda: management.auth.secret,
             hosts={node.name: runtime.layout.wiring.host(node) for node in runtime.nodes},
+            version=series(runtime.spec.version),
             is_reachable=is_reachable,
             access=access,
         )
@@ -43,6 +44,13 @@ class _RabbitMq(Assembly):
     def bootstrap(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
         """Return the client endpoints, with the virtual host."""
         return f"{super().bootstrap(nodes)}/{VIRTUAL_HOST}"
+
+    def facts(self, admin: Any) -> Mapping[str, str]:
+        """Return which feature flags are enabled: they decide what brokers of a version do."""
+        flags = admin.feature_flags()
+        off = [flag for flag, is_enabled in flags.items() if not is_enabled]
+        text = f"{len(flags) - len(off)} of {len(flags)} enabled"
+        return {"feature flags": f"{text}; not {', '.join(off)}" if off else text}
 
     def why_no_containers(self, version: str) -> str:
         return "brokers of RabbitMQ run as processes only"

@@ -7,7 +7,9 @@
   (rabbitmq.com, "Streams", "Data Safety"). Without confirms, a publish returns when it is on its
   way.
 * **order**: one channel, one exchange and one queue (rabbitmq.com, "Message ordering").
-* **dedup**: not promised: a message that is sent again is stored again.
+* **dedup**: only on a stream, from producers with a name: they number their messages, and the
+  stream stores each number once (rabbitmq.com, "Streams", "Message Deduplication"). Else a message
+  that is sent again is stored again.
 
 A queue shares its messages among its consumers. A message that was given and not acknowledged comes
 again, after later ones. Each consumer of a stream is given all messages from an offset on, in the
@@ -87,7 +89,10 @@ class RabbitMqProducerSettings(ProducerSettings):
         return True, "one channel and one queue"
 
     def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
-        """Return that the brokers do not remove duplicates."""
+        """Return whether the brokers remove duplicates: streams do, by producer and number."""
+        numbered = self.settings.setting_of("deduplication")
+        if numbered and numbered.is_true and all(_kind(each) == STREAM for each in context.topics):
+            return True, f"{numbered.text}: a stream stores each number of a producer once"
         return (
             False,
             "the brokers do not compare messages: a message that is sent again is stored again",

@@ -10,7 +10,10 @@ import javax.jms.ConnectionFactory;
 import javax.jms.Destination;
 import javax.jms.JMSException;
 
-/** qpid-jms: AMQP 1.0. Options are those of the client's connection URI ({@code jms.prefetchPolicy.all}). */
+/**
+ * qpid-jms: AMQP 1.0. Options are those of the client's connection URI ({@code jms.prefetchPolicy.all}); {@code amqp.*}
+ * and {@code transport.*} apply to each broker.
+ */
 final class Amqp10 extends Library {
     /** Before an option of each broker, where there are several. */
     private static final String NESTED = "failover.nested.";
@@ -19,23 +22,30 @@ final class Amqp10 extends Library {
     private final String client;
     private final String uri;
     private final Secured secured;
+    /** Begins the addresses of queues. */
+    private final String queues;
 
     Amqp10(Session session, Class<?> factory) {
         this.factory = factory;
-        List<String> options = new ArrayList<>();
-        for (Map.Entry<String, String> option : session.spec.options.entrySet()) {
-            if (!Options.OURS.contains(option.getKey()) && !option.getKey().startsWith(Secured.PREFIX)) {
-                options.add(option.getKey() + "=" + option.getValue());
-            }
-        }
+        Map<String, String> given = session.spec.options;
+        boolean isRabbit = given.getOrDefault(Options.RABBITMQ_ADDRESSES, "false").equals("true");
+        queues = isRabbit ? "/queues/" : "";
         secured = new Secured(session, USER);
         Brokers brokers = new Brokers(session.spec);
         String ofEach = brokers.addresses.length == 1 ? "" : NESTED;
+        List<String> options = new ArrayList<>();
+        for (Map.Entry<String, String> option : given.entrySet()) {
+            String name = option.getKey();
+            if (!Options.OURS.contains(name) && !name.startsWith(Secured.PREFIX)) {
+                boolean isOfEach = name.startsWith("amqp.") || name.startsWith("transport.");
+                options.add((isOfEach ? ofEach : "") + name + "=" + option.getValue());
+            }
+        }
         if (secured.anyHost) {
             options.add(ofEach + "transport.verifyHost=false");
         }
         if (!brokers.virtualHost.isEmpty()) {
-            options.add(ofEach + "amqp.vhost=" + brokers.virtualHost);
+            options.add(ofEach + "amqp.vhost=" + (isRabbit ? "vhost:" : "") + brokers.virtualHost);
         }
         String scheme = secured.hasTls ? "amqps://" : "amqp://";
         this.client = brokers.client;
@@ -75,6 +85,6 @@ final class Amqp10 extends Library {
 
     @Override
     Destination queue(javax.jms.Session session, String name) throws JMSException {
-        return session.createQueue(name);
+        return session.createQueue(queues + name);
     }
 }

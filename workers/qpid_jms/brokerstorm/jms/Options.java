@@ -11,7 +11,9 @@ final class Options {
     static final String DELIVERY_MODE = "deliveryMode";
     /** Messages that a producer commits together; 0 = its session is not transacted. */
     static final String TRANSACTED = "transacted";
-    static final Set<String> OURS = Set.of(DELIVERY_MODE, TRANSACTED);
+    /** {@code true}: queues and virtual hosts have the addresses that RabbitMQ gives them in AMQP 1.0. */
+    static final String RABBITMQ_ADDRESSES = "rabbitmqAddresses";
+    static final Set<String> OURS = Set.of(DELIVERY_MODE, TRANSACTED, RABBITMQ_ADDRESSES);
 
     private Options() {}
 
