@@ -32,6 +32,7 @@ CLIENTS = {
         "%6|1795363723.724|GETSUBSCRIPTIONS|producer-1| [thrd:main]: nothing",
     ),
     "amqp-client": JAVA_CLIENT,
+    "stream-client": JAVA_CLIENT,
     "kafka-clients": JAVA_CLIENT,
     "pulsar-client-java": JAVA_CLIENT,
     "qpid-jms-legacy": JAVA_CLIENT,
