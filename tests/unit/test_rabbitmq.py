@@ -31,6 +31,7 @@ from harness.systems.rabbitmq.admin import (
     _members_of_streams,
 )
 from harness.systems.rabbitmq.amqp import native
+from harness.systems.rabbitmq.assembly import ASSEMBLY
 from harness.systems.rabbitmq.link import ErlangLink, Refused, shown
 from harness.systems.rabbitmq.terms import (
     Atom,
@@ -447,3 +448,40 @@ def test_an_alarm_before_the_load_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     assert asked._trouble() == (
         "rabbitmq-2 has a memory alarm (vm_memory_high_watermark), so publishers are blocked"
     )
+
+
+class Answers:
+    """A connection to a node that gives these answers, one after the other."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+        self.asked: list[tuple[Any, ...]] = []
+
+    def call(self, *asked: Any, **more: Any) -> Any:
+        self.asked.append(asked)
+        return self._answers.pop(0)
+
+
+def test_a_stream_is_restarted_until_the_wanted_node_leads_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node is chosen only if no other one has later messages."""
+    nodes = admin((4, 0))
+    erlang = [Atom(f"rabbit@{name}.peer") for name in NAMES]
+    stream = Queue("orders-0", "", NAMES[0], tuple(NAMES), is_stream=True)
+    link = Answers((Atom("ok"), erlang[0]), (Atom("ok"), erlang[1]))
+    monkeypatch.setitem(nodes._links, NAMES[0], link)
+    nodes._move(stream, NAMES[0], NAMES[1])
+    assert link.asked[1][:2] == ("rabbit_stream_queue", "restart_stream")
+    assert link.asked[1][-1] == {"preferred_leader_node": erlang[1]}
+    monkeypatch.setitem(nodes._links, NAMES[0], Answers(*[(Atom("ok"), erlang[0])] * 3))
+    with pytest.raises(UsageError, match=f"is led by {NAMES[0]}, whose messages {NAMES[1]} did"):
+        nodes._move(stream, NAMES[0], NAMES[1])
+
+
+def test_feature_flags_that_are_off_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = admin((4, 0))
+    known, enabled = {Atom("khepri_db"): {}, Atom("stream_queue"): {}}, {Atom("stream_queue"): {}}
+    link = Answers(known, enabled)
+    monkeypatch.setattr(nodes, "_first", lambda ask: ask(link))
+    assert ASSEMBLY.facts(nodes) == {"feature flags": "1 of 2 enabled; not khepri_db"}

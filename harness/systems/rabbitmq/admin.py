@@ -51,6 +51,8 @@ _MOVE_S: Final = 5.0
 _WITHOUT_MNESIA: Final = (4, 2)
 #: Since this version, a stream can be restarted with another leader.
 _MOVES_STREAMS: Final = (4, 0)
+#: So often a stream is restarted until the wanted node leads it.
+_STREAM_MOVES: Final = 3
 #: States of a member of a Raft group that takes part.
 _TAKES_PART: Final = ("leader", "follower")
 #: Places in RabbitMQ's record of a queue (`amqqueue`).
@@ -324,20 +326,33 @@ class RabbitMqAdmin:
 
     def _move(self, queue: Queue, leader: str, to: str) -> None:
         nodes = [Atom(self._erlang_of[name]) for name in (leader, to)]
-        asked: tuple[Any, ...]
         if queue.is_stream:
-            preferred = {Atom("preferred_leader_node"): nodes[1]}
-            asked = ("rabbit_stream_queue", "restart_stream")
-            asked += (VIRTUAL_HOST.encode(), queue.name.encode(), preferred)
-        else:
-            server = Atom(queue.server)
-            asked = ("ra", "transfer_leadership", *((server, node) for node in nodes))
+            self._move_stream(queue, leader, to, nodes[1])
+            return
+        ends = [(Atom(queue.server), node) for node in nodes]
+        said = self._asked_to_move(leader, "ra", "transfer_leadership", *ends)
+        if said not in ("ok", "already_leader"):
+            raise UsageError(f"{leader} does not give {queue.name} to {to}: {shown(said)}")
+
+    def _move_stream(self, queue: Queue, leader: str, to: str, node: Atom) -> None:
+        """Restart a stream with another leader. RabbitMQ takes the preferred node only if no other
+        one has later messages, which under load is a matter of chance."""
+        asked = (VIRTUAL_HOST.encode(), queue.name.encode(), {Atom("preferred_leader_node"): node})
+        said: Any = None
+        for _ in range(_STREAM_MOVES):
+            said = self._asked_to_move(leader, "rabbit_stream_queue", "restart_stream", *asked)
+            if said == ("ok", node):
+                return
+        if isinstance(said, tuple) and said[0] == "ok":
+            kept = self._node_of.get(str(said[1]), str(said[1]))
+            raise UsageError(f"{queue.name} is led by {kept}, whose messages {to} did not have yet")
+        raise UsageError(f"{leader} does not give {queue.name} to {to}: {shown(said)}")
+
+    def _asked_to_move(self, leader: str, module: str, function: str, *arguments: Any) -> Any:
         try:
-            said = self._links[leader].call(*asked, timeout_s=_MOVE_S)
+            return self._links[leader].call(module, function, *arguments, timeout_s=_MOVE_S)
         except NoAnswer as error:
             raise EnvironmentNotReady(f"{leader}: {error}") from error
-        if said not in ("ok", "already_leader") and said != ("ok", nodes[1]):
-            raise UsageError(f"{leader} does not give {queue.name} to {to}: {shown(said)}")
 
     # -- queues ------------------------------------------------------------------------------------
 
