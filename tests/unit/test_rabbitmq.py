@@ -481,7 +481,6 @@ def test_a_stream_is_restarted_until_the_wanted_node_leads_it(
 
 def test_feature_flags_that_are_off_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = admin((4, 0))
-    known, enabled = {Atom("khepri_db"): {}, Atom("stream_queue"): {}}, {Atom("stream_queue"): {}}
-    link = Answers(known, enabled)
+    link = Answers({Atom("khepri_db"): 1, Atom("stream_queue"): 1}, {Atom("stream_queue"): 1})
     monkeypatch.setattr(nodes, "_first", lambda ask: ask(link))
     assert ASSEMBLY.facts(nodes) == {"feature flags": "1 of 2 enabled; not khepri_db"}
