@@ -82,7 +82,9 @@ class Rig:
         name = f"t-{uuid.uuid4().hex[:8]}"
         count = partitions or (1 if self.system.is_queue else LOG_PARTITIONS)
         copies = self.system.replication(replication, "", {})
-        settings = self.system.topic_config(config or {}, copies, {})
+        settings = self.system.topic_config(
+            {**self.worker.contract.topic, **(config or {})}, copies, {}
+        )
         self.cluster.admin.create_topics([TopicSettings(name, count, copies, settings)])
         self.partitions[name] = count
         self.wait_ready(name)
@@ -227,13 +229,19 @@ class Rig:
             "group": f"g-{topic}",
             "topics": [topic, *also],
             "commit_every_s": 0.3,
-            "settle": self.system.auto_settle,
+            "settle": self._settles,
         }
         part = ConsumerPart.model_validate({**usual, **how})
         always = self.worker.contract.words("consumer")
         made = self.start("consumer", topic, part, options={**always, **(options or {})}, also=also)
         made.wait_ready(READY_S)
         return made
+
+    @property
+    def _settles(self) -> str:
+        """Return how consumers settle: as is usual for the system, if the worker can do it."""
+        usual, able = self.system.auto_settle, self.worker.supports.get("settle", [])
+        return able[0] if able and usual not in able else usual
 
     def pipeline(
         self, topic: str, to: str, transactions: TransactionsPart | None = None
@@ -279,7 +287,9 @@ class Rig:
         isolation: str = "", stall_s: float = 10,
     ) -> DrivenWorker:  # fmt: skip
         """A reader of the whole topic that was not started yet."""
-        usual = "remaining" if self.system.is_queue else "read_uncommitted"
+        settings = self.worker.contract.topic
+        is_removed = self.system.is_queue and self.system.removes_settled(settings)
+        usual = "remaining" if is_removed else "read_uncommitted"
         part = AuditPart(
             reader=1,
             streams=[f"{topic}-{p}" for p in range(self.partitions[topic])],

@@ -175,6 +175,8 @@ class Contract(Part):
         gives_up: the client gives brokers or a topic up that do not answer for that long.
         queue: the client takes that many messages before it is full.
         producer, consumer: every one of the checks is given these.
+        topic: native settings of the topics of every check, for a client that needs others than the
+            usual ones.
         shared: a shared subscription (Pulsar) that hands refused messages out again after that
             long.
         dies_refused: a producer gives itself up when brokers refuse a message.
@@ -192,6 +194,7 @@ class Contract(Part):
     queue: dict[str, str] = Field(default_factory=dict)
     producer: dict[str, str] = Field(default_factory=dict)
     consumer: dict[str, str] = Field(default_factory=dict)
+    topic: dict[str, str] = Field(default_factory=dict)
     shared: dict[str, str] = Field(default_factory=dict)
     dies_refused: dict[str, str] = Field(default_factory=dict)
     fenced_producer: dict[str, str] = Field(default_factory=dict)
