@@ -42,7 +42,7 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
         "what the client's settings promise is stated (worker.toml, import.yaml), "
         "and no setting lets its broker drop messages"
     ),
-    "answers-kept": "no error that a fault made up excuses it",
+    "answers-kept": "no lie that a fault made up, of a broker or a disk, excuses it",
 }
 
 #: What a run must have for a class to be about it; and why it is not, without.

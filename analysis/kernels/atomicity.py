@@ -11,7 +11,7 @@ from analysis.capture.context import Context
 from analysis.kernels.atoms import Atoms, merged
 from analysis.kernels.class_hits import NO_MESSAGE, ClassHits
 from analysis.kernels.hits import BITS
-from analysis.kernels.lies import lies_about
+from analysis.kernels.lies import lied_streams, lies_about
 from analysis.kernels.partial import Episode, Partial, RawWitness
 
 #: In the place of a bucket's number.
@@ -83,6 +83,8 @@ def _episode(context: Context, found: Atoms, at: int, cls: str, unmet: tuple[str
     )
     if found.removed[at] + found.power[at] == sent - seen - int(found.unsure[at]):
         split = "power" if found.power[at] else "removed"
+    if split == "power" and lied_streams(context) and "answers-kept" not in unmet:
+        unmet = (*unmet, "answers-kept")
     return Episode(
         cls=cls,
         split=split,

@@ -107,7 +107,7 @@ def classify(
     hits += stall.judge(history, groups, held)
     hits += queues.judge(history)
     hits += silence.judge(history)
-    hits = lies.believed(history, _between_topics(history, hits))
+    hits = lies.unsynced(history, lies.believed(history, _between_topics(history, hits)))
     chosen = _by_root_cause(history, hits)
     episodes = [e for one in chosen for e in episodes_of(history, matching, one)]
     handed = {given.group: given.messages() for given in groups}

@@ -1,10 +1,11 @@
-"""Marks the hits that a false error may explain: a fault gave a client an error, and the client was
-right to act on it."""
+"""Marks the hits that a lie of a fault may explain: a client was right to act on an error, or a
+broker on a disk that said that it had synced."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from analysis.kernels.hits import BITS, Hits
 REPOSITION = "reposition"
 #: A consumer that checks nothing passes on what was changed on the way to it.
 DAMAGE = "damage"
+#: The split of what a loss of power took.
+_POWER: Final = "power"
+_SKIPPED: Final = "input-skipped"
 
 
 def believed(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]:
@@ -33,6 +37,32 @@ def believed(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]:
             one = replace(one, unmet=unmet)
         marked.append(one)
     return marked
+
+
+def unsynced(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]:
+    """Return the hits, those without the evidence ``answers-kept`` that a loss of power took from
+    streams of which every replica in sync had a disk that lied."""
+    lied = lied_streams(history.context)
+    if not lied:
+        return list(found)
+    names = history.context.streams
+    streams = [number for number, name in enumerate(names, start=1) if name in lied]
+    marked = []
+    for one in found:
+        if _POWER in one.splits and len(one):
+            # An input that was skipped names its own stream; the lost output was in another one.
+            here = np.isin(one.stream, streams) | (one.cls == _SKIPPED)
+            unmet = one.unmet.copy()
+            unmet[here & (one.split == one.splits.index(_POWER))] |= BITS["answers-kept"]
+            one = replace(one, unmet=unmet)
+        marked.append(one)
+    return marked
+
+
+def lied_streams(context: Context) -> set[str]:
+    """Return the streams of which every replica in sync lost what its disk had said to be
+    synced."""
+    return {stream for fault in context.faults if fault.effective for stream in fault.details.lied}
 
 
 def lies_about(context: Context, cls: str) -> list[Lie]:

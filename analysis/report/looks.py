@@ -27,7 +27,15 @@ _HATCHES = (
 )
 #: Kinds of one colour do alike things; their hatches tell them apart.
 _FAMILIES = {
-    PURPLE: ("kill", "controller-kill", "client-kill", "power-loss", "file-damage"),
+    PURPLE: (
+        "kill",
+        "controller-kill",
+        "client-kill",
+        "power-loss",
+        "file-damage",
+        "io-error",
+        "fsync-lies",
+    ),
     _BROWN: (
         "restart",
         "rolling-restart",
@@ -72,6 +80,7 @@ _FAMILIES = {
         "memory-limit",
         "disk-full",
         "slow-disk",
+        "io-delay",
         "clock-jump",
         "clock-drift",
         "resource-alarm",

@@ -10,7 +10,7 @@ from pydantic import Field
 from faults.kit.cluster_view import ClusterView
 from faults.kit.node_loss import changes_text
 from faults.kit.params import Inventory, NodeParams
-from faults.kit.resources import LimitedUntilWhole, ResourceFault
+from faults.kit.resources import NOTICED_S, LimitedUntilWhole, ResourceFault
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement
@@ -18,9 +18,6 @@ from harness.protocols.limits import FillsDisk
 from harness.protocols.nodes import Killable
 
 _PROBE_BYTES: Final = 65_536
-#: A replica that no longer fetches is in sync until this long after its last fetch
-#: (replica.lag.time.max.ms, 5 s in our clusters, looked at every half of it).
-_NOTICED_S: Final = 8.0
 
 
 class DiskFullParams(NodeParams):
@@ -34,6 +31,8 @@ class DiskFilled(LimitedUntilWhole):
     What a survivor maps into memory it could not write (SIGBUS, in a JVM an InternalError): Kafka
     gives such a partition up until its next start.
     """
+
+    noticed_s = NOTICED_S
 
     def __init__(self, view: ClusterView, targets: Sequence[str], params: DiskFullParams) -> None:
         super().__init__(view, targets, params)
@@ -63,16 +62,6 @@ class DiskFilled(LimitedUntilWhole):
         if self._said == "ENOSPC":
             return "no space left on its data volume, but it has not tried to write"
         return f"its data volume can be written to{f' ({self._said})' if self._said else ''}"
-
-    def missing(self) -> str:
-        """Also of a node that survived: whether the cluster would have noticed that it gave
-        something up."""
-        if missing := super().missing():
-            return missing
-        survivors = self._survivors()
-        if survivors and not self._restarted and self._since_lifted_s() <= _NOTICED_S:
-            return f"too early to tell whether {', '.join(survivors)} stays in sync"
-        return ""
 
     def restore(self, node: str) -> None:
         self._disk.free_disk(node)

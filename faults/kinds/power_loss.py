@@ -77,7 +77,8 @@ class PowerLost(Killed):
         shown = ", ".join(lost.names[:_NAMED])
         entries = f", {lost.entries} changes of folders" if lost.entries else ""
         of = f" of {node}" if len(self.targets) > 1 else ""
-        return f"dropped{of}: {files}{f' ({shown} ...)' if shown else ''}{entries}"
+        lied = f", {in_units(lost.claimed)} said to be synced" if lost.claimed else ""
+        return f"dropped{of}: {files}{f' ({shown} ...)' if shown else ''}{lied}{entries}"
 
     def proof(self) -> Proof:
         found = super().proof()
@@ -85,16 +86,19 @@ class PowerLost(Killed):
             node: {"bytes": lost.bytes, "files": lost.files, "entries": lost.entries}
             for node, lost in self._dropped.items()
         }
-        return replace(found, details={**found.details, "dropped": rows, "unkept": self._unkept()})
+        dropped = self._dropped.items()
+        lost = {node for node, one in dropped if one.bytes}
+        lied = {node for node, one in dropped if one.claimed}
+        more = {"unkept": self._kept_by_none_but(lost), "lied": self._kept_by_none_but(lied)}
+        return replace(found, details={**found.details, "dropped": rows, **more})
 
-    def _unkept(self) -> list[str]:
-        """Streams of which no replica in sync kept what it had not synced: judging asks for them.
+    def _kept_by_none_but(self, lost: set[str]) -> list[str]:
+        """Streams of which every replica in sync is one of these nodes: judging asks for them.
 
         Where brokers keep no data, every node that does may have been one.
         """
         if self.before is None:
             return []
-        lost = {node for node, dropped in self._dropped.items() if dropped.bytes}
         others = self._disks.stores()
         kept_by = {
             stream: self.before.in_sync(stream) or others for stream in self.before.partitions

@@ -214,5 +214,5 @@ class NodeFault(FaultKind[N], Generic[N]):
         chosen = "all" if target.form == "all" else ", ".join(targets)
         return self.injection(view, targets, params.model_copy(update={"target": chosen}))
 
-    def injection(self, view: ClusterView, targets: tuple[str, ...], params: N) -> NodeLoss:
+    def injection(self, view: ClusterView, targets: tuple[str, ...], params: N) -> Injection:
         return self.injects(view, targets, params)

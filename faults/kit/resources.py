@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from faults.kit.cluster_view import ClusterView, Snapshot
 from faults.kit.node_loss import NodeFault, NodeLoss, changes_text
@@ -19,6 +19,9 @@ from harness.protocols.nodes import Killable
 N = TypeVar("N", bound=NodeParams)
 #: A node is whole again within a second or two; one that is not by then never will be.
 _CATCH_UP_S: Final = 10.0
+#: A replica that no longer fetches is in sync until this long after its last fetch
+#: (replica.lag.time.max.ms, 5 s in our clusters, looked at every half of it).
+NOTICED_S: Final = 8.0
 
 
 class ResourceFault(NodeFault[N], Generic[N]):
@@ -109,6 +112,9 @@ class LimitedUntilWhole(ResourceLimited):
     """One whose survivors are restarted if they are not whole again some time after it was
     lifted."""
 
+    #: The cluster may not notice before this time, in seconds, that a survivor gave something up.
+    noticed_s: ClassVar[float] = 0.0
+
     def __init__(self, view: ClusterView, targets: Sequence[str], params: NodeParams) -> None:
         super().__init__(view, targets, params)
         self._lifted_s: float | None = None
@@ -140,6 +146,16 @@ class LimitedUntilWhole(ResourceLimited):
                 self.view.ability(Killable).kill(node)
         super().heal()
         self._lifted_s = self._lifted_s or time.monotonic()
+
+    def missing(self) -> str:
+        """Also of a node that survived: whether the cluster would have noticed that it gave
+        something up."""
+        if missing := super().missing():
+            return missing
+        survivors = self._survivors()
+        if survivors and not self._restarted and self._since_lifted_s() < self.noticed_s:
+            return f"too early to tell whether {', '.join(survivors)} stays in sync"
+        return ""
 
     def is_undone(self) -> bool:
         return super().is_undone() and not self._is_stuck()

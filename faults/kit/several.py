@@ -11,7 +11,7 @@ from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.injection import Injection
-from faults.kit.node_loss import NodeFault, NodeLoss
+from faults.kit.node_loss import NodeFault
 from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import parse, resolve, target_text
 
@@ -48,10 +48,10 @@ class SeveralNodesFault(NodeFault[S], Generic[S]):
         return self.seeded(view, targets, params.model_copy(update=chosen), draw)
 
     @abstractmethod
-    def seeded(self, view: ClusterView, targets: tuple[str, ...], params: S, seed: int) -> NodeLoss:
+    def seeded(self, view: ClusterView, targets: tuple[str, ...], params: S, seed: int) -> Injection:
         """Make the injection; see `injection`. ``seed`` decides what else is drawn."""
 
-    def injection(self, view: ClusterView, targets: tuple[str, ...], params: S) -> NodeLoss:
+    def injection(self, view: ClusterView, targets: tuple[str, ...], params: S) -> Injection:
         return self.seeded(view, targets, params, 0)
 
 

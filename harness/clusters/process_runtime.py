@@ -35,6 +35,7 @@ from harness.errors import EnvironmentNotReady, UsageError
 from harness.log_stamp import LOG_ZONE
 from harness.protocols.clocks import CLIENT_CLOCKS, OWN_CLOCKS
 from harness.protocols.cluster import Endpoint, Node
+from harness.protocols.disturbed_disks import Disturbance, Disturbed
 from harness.protocols.files import Damage, DamagedPlace, FileKind
 from harness.protocols.power import Unsynced
 from harness.protocols.versions import versions_of
@@ -325,6 +326,15 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
     def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
         return self.power.drop(node, torn=torn, folders=folders, seed=seed)
 
+    def disturb_disk(self, node: str, name: str, disturbance: Disturbance) -> None:
+        self.power.disturb(node, name, disturbance, system_of(self.spec.system).file_kinds)
+
+    def disk_disturbed(self, node: str, name: str) -> Disturbed | None:
+        return self.power.disturbed(node, name)
+
+    def calm_disk(self, node: str, name: str) -> Disturbed:
+        return self.power.calm(node, name)
+
     def damage_files(
         self, node: str, files: FileKind, damage: Damage, *, places: int, size_bytes: int, seed: int
     ) -> list[DamagedPlace]:
@@ -367,6 +377,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
 
     def lift_limits(self, node: str) -> None:
         super().lift_limits(node)
+        self.power.calm(node)
         if clocks.GIVES & self.needs:
             self._clocks.set(node, 0.0)
 

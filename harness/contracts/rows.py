@@ -370,6 +370,7 @@ class FaultDetails:
         held: requests that it held, as far as the last look saw.
         answers: answers that it changed, as far as the last look saw.
         unkept: streams of which every replica in sync lost what it had not synced.
+        lied: streams of which every replica in sync lost what its disk had said to be synced.
         remade: topics that it deleted and recreated.
         wiped: nodes that lost all their data to it, and why.
         damaged: nodes of whose files it changed bytes, with the places.
@@ -387,6 +388,7 @@ class FaultDetails:
     held: int = 0
     answers: int = 0
     unkept: tuple[str, ...] = ()
+    lied: tuple[str, ...] = ()
     remade: tuple[str, ...] = ()
     wiped: dict[str, str] = field(default_factory=dict)
     damaged: dict[str, list[dict[str, Any]]] = field(default_factory=dict)

@@ -16,12 +16,14 @@ class Unsynced:
         bytes: those bytes, of all files.
         entries: names that were made, changed or removed in folders that were not synced since.
         names: of some of the files, those with most bytes first, below the data folder.
+        claimed: of the bytes, those that the disk had said to be synced.
     """
 
     files: int = 0
     bytes: int = 0
     entries: int = 0
     names: tuple[str, ...] = ()
+    claimed: int = 0
 
 
 @runtime_checkable

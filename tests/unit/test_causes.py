@@ -122,6 +122,20 @@ def test_what_went_with_the_power_is_held_to_what_is_synced(
         assert finding.promise == "not promised; synced: Kafka says so"
 
 
+@pytest.mark.parametrize(
+    ("lied", "status"), [(["orders-0"], Status.SUSPECT), (["orders-1"], Status.VIOLATION)]
+)
+def test_no_broker_answers_for_what_the_disks_of_all_replicas_only_said_to_have_synced(
+    lied: list[str], status: Status, tmp_path: Path
+) -> None:
+    made = {"synced": True, "because": {"delivery": "acks=all", "synced": "flushed"}}
+    history = History(promise=DURABLE.model_copy(update={**made, "required": {}}))
+    details = {"unkept": ["orders-0"], "lied": lied}
+    history.fault("power-loss", "kafka-3", 5_000, 10_000, details=details)
+    _, finding = judged(epochs(lossy(history=history)), tmp_path)
+    assert (finding.status, finding.count, finding.split) == (status, 2, {"power": 2})
+
+
 @pytest.mark.parametrize(("from_s", "status"), [(5, Status.PERMITTED), (12, Status.VIOLATION)])
 def test_what_was_given_out_and_went_with_the_power_is_held_to_the_same(
     from_s: int, status: Status, tmp_path: Path

@@ -65,6 +65,27 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
         ],
     ),
     (
+        {"fault": "io-error", "target": "kafka-1", "operation": ["write"], "share": 0.1},
+        [
+            "EIO for 10% of write, all files of kafka-1",
+            "after 10 s: no errors; start the node again if it died or does not get in sync",
+        ],
+    ),
+    (
+        {"fault": "io-delay", "target": "kafka-1", "nodes": "all", "files": "log"},
+        [
+            "delay each write/fsync by 0.1 s, files of kind log of all nodes of the kind of kafka-1",
+            "after 10 s: no delay",
+        ],
+    ),
+    (
+        {"fault": "fsync-lies", "target": "kafka-1"},
+        [
+            "say that syncs are done, and do not do them, all files of kafka-1",
+            "after 10 s: write out what was held back",
+        ],
+    ),
+    (
         {"fault": "change-config", "topic": "orders", "config": {"min.insync.replicas": "3"}},
         ["IncrementalAlterConfigs topic orders: min.insync.replicas=3", "after 10 s: as before"],
     ),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ import pytest
 from harness.clusters.limits.volumes import is_mounted
 from harness.clusters.power.disks import DISK, FOLDERS, PROGRAM, PowerDisks, why_not
 from harness.errors import EnvironmentNotReady
+from harness.protocols.disturbed_disks import Disturbance
 from harness.protocols.power import Unsynced
+from harness.waiting import wait_until
 
 pytestmark = [
     pytest.mark.skipif(bool(why_not(DISK)), reason=why_not(DISK)),
@@ -115,6 +118,73 @@ def test_folders_lose_what_was_done_in_them_since_their_sync(disks: PowerDisks, 
     assert sorted(os.listdir(data)) == ["formatted", "old", "topic"]
     assert os.listdir(data / "topic") == []
     assert (data / "old").read_bytes() == b"old"
+
+
+KINDS = {"unused": ("*.old",), "log": ("*.log",), "index": ("*.index",)}
+
+
+def test_operations_of_a_kind_of_files_fail_until_it_is_undone(
+    disks: PowerDisks, data: Path
+) -> None:
+    write(data / "a.log", b"kept", sync=True)
+    write(data / "a.index", b"kept")
+    disturbance = Disturbance("error", ("read", "write", "fsync"), "log", errno="EROFS")
+    disks.disturb("node-1", "fault", disturbance, KINDS)
+    for flags in (0, os.O_DSYNC):
+        with pytest.raises(OSError, match="Read-only"):
+            write(data / "a.log", b"lost", flags=flags)
+    # what the kernel had of it is read from the disk again
+    assert wait_until(lambda: not is_readable(data / "a.log"), 5, every_s=0.01)
+    write(data / "a.index", b"more", sync=True)
+    met = disks.disturbed("node-1", "fault")
+    assert met is not None
+    assert (met.met["write"], met.files) == (2, ("a.log",))
+    assert met.met["read"] >= 1
+    assert disks.calm("node-1", "fault").met["write"] == 2
+    assert disks.disturbed("node-1", "fault") is None
+    assert is_readable(data / "a.log")
+    write(data / "a.log", b"done", sync=True)
+
+
+def is_readable(path: Path) -> bool:
+    try:
+        return path.read_bytes() != b""
+    except OSError:
+        return False
+
+
+def test_a_share_of_operations_is_late_and_none_waits_longer_than_the_fault(
+    disks: PowerDisks, data: Path
+) -> None:
+    disks.disturb("node-1", "some", Disturbance("delay", ("write",), share=0.5, seed=1), KINDS)
+    for at in range(40):
+        write(data / "a.log", b"x", at=at)
+    met = disks.calm("node-1")
+    assert met.seen == 0, "all were undone: the counts of one are asked for by its name"
+    disks.disturb("node-1", "all", Disturbance("delay", ("write",), delay_s=600), KINDS)
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(write, data / "a.log", b"late")
+        assert wait_until(lambda: bool(disks.disturbed("node-1", "all").met), 5, every_s=0.01)
+        assert not late.done()
+        assert disks.calm("node-1", "all").met == {"write": 1}
+        late.result(5)
+
+
+def test_what_a_disk_only_said_to_have_synced_goes_with_the_power(
+    disks: PowerDisks, data: Path
+) -> None:
+    write(data / "a.log", b"before", sync=True)
+    disks.disturb("node-1", "lie", Disturbance("lie", ("fsync",), "log"), KINDS)
+    write(data / "a.log", b"said", at=6, sync=True)
+    write(data / "b.log", b"said too", flags=os.O_DSYNC)
+    write(data / "a.index", b"synced", sync=True)
+    lost = lose(disks)
+    assert (lost.bytes, lost.claimed) == (12, 12)
+    assert (data / "a.log").read_bytes() == b"before"
+    assert (data / "a.index").read_bytes() == b"synced"
+    write(data / "a.log", b"held", at=6, sync=True)
+    assert disks.calm("node-1", "lie").met == {"fsync": 3}
+    assert lose(disks) == Unsynced(), "the disk wrote out what it held back"
 
 
 def test_a_disk_in_use_loses_nothing(disks: PowerDisks, data: Path) -> None:

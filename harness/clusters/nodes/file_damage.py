@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
@@ -74,6 +75,25 @@ def kind_of(path: str, kinds: Mapping[str, Sequence[str]]) -> str:
         kind for kind, patterns in kinds.items() if any(fnmatch(path, each) for each in patterns)
     )
     return next(named, "")
+
+
+def patterns_of(wanted: FileKind, kinds: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+    """Two regular expressions, the second one empty if nothing is excluded: a file is of a kind if
+    its path below the data folder matches the first and not the second (see `is_of`).
+
+    The syntax is common to Python and Go.
+    """
+    named = list(kinds)
+    earlier = ["unused"] if wanted == "any" else named[: named.index(wanted)]
+    of = ["*"] if wanted == "any" else kinds[wanted]
+    excluded = [each for kind in earlier for each in kinds.get(kind, ())]
+    return _any_of(of), _any_of(excluded) if excluded else ""
+
+
+def _any_of(patterns: Iterable[str]) -> str:
+    """A regular expression for whole paths that match one of the patterns, which have ``*`` only."""
+    each = (".*".join(re.escape(part) for part in one.split("*")) for one in patterns)
+    return f"^(?:{'|'.join(each)})$"
 
 
 def used_bytes(path: Path) -> int:

@@ -6,6 +6,8 @@ synced (fsync, fdatasync, a write with O_SYNC or O_DSYNC; the kernel turns msync
 fsync). Like the network proxy it is built once and has a pid file and the run id, so that `clean`
 finds it; `clean` unmounts what it leaves. What is in a folder before it is mounted counts as
 synced.
+
+It can also disturb single operations: they fail, come late, or are said to be done.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from harness.clusters.limits.volumes import unmount, volumes_below
+from harness.clusters.nodes.file_damage import patterns_of
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.errors import EnvironmentNotReady
+from harness.protocols.disturbed_disks import Disturbance, Disturbed
 from harness.protocols.power import Unsynced
 from harness.toolchains.go_tool import GoTool
 from harness.waiting import wait_while
@@ -27,7 +31,7 @@ from harness.waiting import wait_while
 DISK, FOLDERS = "synced-disk", "synced-folders"
 GIVES: Final = frozenset({DISK, FOLDERS})
 PROGRAM: Final = GoTool(
-    "powerfs 1", "FUSE file system", "faults that cut the power", Path(__file__).parent / "powerfs"
+    "powerfs 2", "FUSE file system", "faults on disks", Path(__file__).parent / "powerfs"
 )
 _DEVICE: Final = Path("/dev/fuse")
 #: A name of its own among the nodes of the cluster folder.
@@ -90,17 +94,59 @@ class PowerDisks(NodeProcess):
 
     def drop(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
         """Drop what was not synced; see `LosesPower.drop_unsynced`."""
-        if node not in self._data or (folders and not self._folders):
-            raise EnvironmentNotReady(
-                f"this cluster was started without {FOLDERS if node in self._data else DISK}",
-                hint="start it with a scenario whose faults need it: `brokerstorm up SCENARIO`",
-            )
-        return self._ask("lose", node, torn=torn, lost=folders, seed=seed)
+        self._refuse_unmounted(node)
+        if folders and not self._folders:
+            raise _not_given(FOLDERS)
+        said = self._ask("lose", node, torn=torn, lost=folders, seed=seed)
+        return Unsynced(
+            said["files"], said["bytes"], said["entries"], tuple(said["names"]), said["claimed"]
+        )
 
     def keep_written(self) -> None:
         """Keep what was written; see `LosesPower.keep_written`."""
         for node in self._data:
             self._ask("keep", node)
+
+    def disturb(
+        self,
+        node: str,
+        name: str,
+        disturbance: Disturbance,
+        kinds: Mapping[str, Sequence[str]],
+    ) -> None:
+        """Begin a disturbance; see `DisturbsDisks.disturb_disk`.
+
+        Args:
+            kinds: by kind of file, patterns of paths below the data folder.
+        """
+        self._refuse_unmounted(node)
+        of, but = patterns_of(disturbance.files, kinds)
+        asked = {
+            "act": disturbance.act,
+            "operations": disturbance.operations,
+            "share": disturbance.share,
+            "errno": disturbance.errno,
+            "delay_ms": disturbance.delay_s * 1e3,
+            "of": of,
+            "but": but,
+            "seed": disturbance.seed,
+        }
+        self._ask("disturb", node, name=name, disturbance=asked)
+
+    def disturbed(self, node: str, name: str) -> Disturbed | None:
+        """Return the counts of a disturbance; see `DisturbsDisks.disk_disturbed`."""
+        self._refuse_unmounted(node)
+        return _counts(self._ask("count", node, name=name))
+
+    def calm(self, node: str, name: str = "") -> Disturbed:
+        """Undo a disturbance, or all of a disk; return what it met. No-op without the need."""
+        if node not in self._data:
+            return Disturbed()
+        return _counts(self._ask("undo", node, name=name)) or Disturbed()
+
+    def _refuse_unmounted(self, node: str) -> None:
+        if node not in self._data:
+            raise _not_given(DISK)
 
     def down(self) -> None:
         """End it and unmount the folders, whose users are gone. Idempotent.
@@ -113,8 +159,8 @@ class PowerDisks(NodeProcess):
         for path in sorted({path for path in below if path in self._data.values()}):
             unmount(path)
 
-    def _ask(self, what: str, node: str, **more: Any) -> Unsynced:
-        """One question.
+    def _ask(self, what: str, node: str, **more: Any) -> dict[str, Any]:
+        """Ask one question; return the answer.
 
         Raises:
             EnvironmentNotReady: no answer, or its complaint.
@@ -124,7 +170,7 @@ class PowerDisks(NodeProcess):
                 peer.settimeout(_ANSWER_S)
                 peer.connect(f"\0{self._socket}")
                 peer.sendall(json.dumps({"do": what, "disk": node, **more}).encode())
-                said = json.loads(peer.makefile("rb").read() or b"{}")
+                said: dict[str, Any] = json.loads(peer.makefile("rb").read() or b"{}")
         except (OSError, ValueError) as error:
             raise EnvironmentNotReady(
                 f"{self.name} does not answer: {error}",
@@ -132,4 +178,16 @@ class PowerDisks(NodeProcess):
             ) from error
         if said.get("error") or "files" not in said:
             raise EnvironmentNotReady(f"{self.name}: {said.get('error', 'no answer')}")
-        return Unsynced(said["files"], said["bytes"], said["entries"], tuple(said["names"]))
+        return said
+
+
+def _not_given(need: str) -> EnvironmentNotReady:
+    return EnvironmentNotReady(
+        f"this cluster was started without {need}",
+        hint="start it with a scenario whose faults need it: `brokerstorm up SCENARIO`",
+    )
+
+
+def _counts(said: Mapping[str, Any]) -> Disturbed | None:
+    counts = said.get("counts")
+    return Disturbed(counts["seen"], counts["met"], tuple(counts["files"])) if counts else None

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,10 +31,14 @@ type disk struct {
 	server *fuse.Server
 	trash  string // where unlinked files wait for their folder's sync; "" = folders lose nothing
 
-	mu    sync.Mutex
-	files map[uint64]*file // by inode
-	moves []*move
-	count int
+	disturbances atomic.Pointer[[]*disturbance] // what operations read; changed under mu
+
+	mu     sync.Mutex
+	root   *fs.Inode
+	byName map[string]*disturbance
+	files  map[uint64]*file // by inode
+	moves  []*move
+	count  int
 }
 
 // What a loss of power dropped, or would drop now.
@@ -41,6 +46,7 @@ type Loss struct {
 	Files   int      `json:"files"`   // with bytes that were not synced
 	Bytes   int64    `json:"bytes"`   // written to them since their last sync
 	Entries int      `json:"entries"` // of folders: created, renamed, removed
+	Claimed int64    `json:"claimed"` // of the bytes, those that the disk had said to be synced
 	Names   []string `json:"names"`   // of the files, those with most bytes first
 }
 
@@ -49,7 +55,8 @@ func openDisk(name, folder string, keepUnlinked bool) (*disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &disk{name: name, folder: folder, below: below, files: map[uint64]*file{}}
+	d := &disk{name: name, folder: folder, below: below, files: map[uint64]*file{},
+		byName: map[string]*disturbance{}}
 	if keepUnlinked {
 		d.trash = folder + trashSuffix
 		err = os.MkdirAll(d.trash, 0o700)
@@ -76,7 +83,7 @@ func (d *disk) mount() error {
 			ExplicitDataCacheControl: true, DisableXAttrs: true,
 		},
 	})
-	d.server = server
+	d.server, d.root = server, root.RootNode.EmbeddedInode()
 	return err
 }
 
@@ -221,6 +228,7 @@ func (d *disk) unsynced() Loss {
 		if x.written > 0 && !x.gone {
 			lost = append(lost, x)
 			loss.Bytes += x.written
+			loss.Claimed += x.claimed
 		}
 		x.mu.Unlock()
 	}

@@ -18,6 +18,8 @@ type file struct {
 	old     map[int64][]byte // number of a block -> what it held then, up to the size
 	dirty   bool
 	written int64 // bytes since then
+	claims  int   // how often the disk only said to have synced it since then
+	claimed int64 // bytes that had been written the last time
 	refs    int   // handles that write it; guarded by the disk
 	gone    bool  // no name is left; guarded by the disk
 }
@@ -43,9 +45,11 @@ func (x *file) save(from, to int64) error {
 func (x *file) sync(do func() error) error {
 	x.mu.Lock()
 	size, old, dirty, written := x.size, x.old, x.dirty, x.written
+	claims, claimed := x.claims, x.claimed
 	now, err := x.content.Stat()
 	if err == nil {
 		x.size, x.old, x.dirty, x.written = now.Size(), map[int64][]byte{}, false, 0
+		x.claims, x.claimed = 0, 0
 	}
 	x.mu.Unlock()
 	if err != nil {
@@ -60,7 +64,20 @@ func (x *file) sync(do func() error) error {
 		x.old[block] = held
 	}
 	x.size, x.dirty, x.written = size, x.dirty || dirty, x.written+written
+	x.claims, x.claimed = x.claims+claims, max(x.claimed, claimed)
 	return err
+}
+
+func (x *file) claim() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.claims, x.claimed = x.claims+1, x.written
+}
+
+func (x *file) isClaimed() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.claims > 0
 }
 
 // lose puts back what was synced. torn: of what it grew by, up to a block stays.

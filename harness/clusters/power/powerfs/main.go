@@ -48,19 +48,23 @@ func main() {
 	}
 }
 
-// A question of the harness: state of a disk, that all written so far counts as synced, or what its loss of power
-// dropped.
+// A question of the harness: state of a disk, that all written so far counts as synced, what its loss of power
+// dropped, or to begin, count or undo a disturbance.
 type question struct {
-	Do   string `json:"do"` // "state", "keep" or "lose"
+	Do   string `json:"do"` // "state", "keep", "lose", "disturb", "count" or "undo"
 	Disk string `json:"disk"`
 	Torn bool   `json:"torn"`
 	Lost bool   `json:"lost"` // changes of folders that were not synced are gone, too
 	Seed int64  `json:"seed"`
+
+	Name        string       `json:"name"` // of a disturbance; empty: all, which are undone
+	Disturbance *disturbance `json:"disturbance"`
 }
 
 type answer struct {
 	Error string `json:"error,omitempty"`
 	Loss
+	Counts *Counts `json:"counts,omitempty"`
 }
 
 func serve(listener net.Listener, disks map[string]*disk) {
@@ -91,6 +95,20 @@ func reply(disks map[string]*disk, asked question) answer {
 		fallthrough
 	case "state":
 		return answer{Loss: d.unsynced()}
+	case "disturb":
+		if asked.Disturbance == nil {
+			return answer{Error: "no disturbance"}
+		}
+		if err := d.begin(asked.Name, asked.Disturbance); err != nil {
+			return answer{Error: err.Error()}
+		}
+		fallthrough
+	case "count":
+		return answer{Counts: d.counts(asked.Name)}
+	case "undo":
+		counts := d.counts(asked.Name)
+		d.undo(asked.Name)
+		return answer{Counts: counts}
 	}
 	loss, err := d.lose(asked.Torn, asked.Lost, asked.Seed)
 	if err != nil {

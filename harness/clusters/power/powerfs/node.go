@@ -23,8 +23,9 @@ type handle struct {
 	*fs.LoopbackFile
 	disk   *disk
 	number uint64
-	known  *file // nil: opened for reading
-	syncs  bool  // with every write
+	name   string // as it was opened
+	known  *file  // nil: opened for reading
+	syncs  bool   // with every write
 }
 
 func (n *node) name() string { return n.Path(n.Root()) }
@@ -47,11 +48,12 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 		return nil, nil, 0, fs.ToErrno(err)
 	}
 	file := opened.(*fs.LoopbackFile)
-	return child, &handle{file, n.disk, child.StableAttr().Ino, known, flags&syncFlags != 0}, fuse.FOPEN_KEEP_CACHE, 0
+	return child, &handle{file, n.disk, child.StableAttr().Ino, filepath.Join(n.name(), name), known, flags&syncFlags != 0},
+		fuse.FOPEN_KEEP_CACHE, 0
 }
 
 func (n *node) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	h := &handle{disk: n.disk, number: n.StableAttr().Ino, syncs: flags&syncFlags != 0}
+	h := &handle{disk: n.disk, number: n.StableAttr().Ino, name: n.name(), syncs: flags&syncFlags != 0}
 	if flags&syscall.O_ACCMODE != syscall.O_RDONLY {
 		var err error
 		if h.known, err = n.disk.hold(n.path(), n.name(), false); err != nil {
@@ -106,6 +108,13 @@ func (n *node) Setattr(ctx context.Context, f fs.FileHandle, in *fuse.SetAttrIn,
 func (n *node) Fsync(ctx context.Context, f fs.FileHandle, flags uint32) syscall.Errno {
 	number := n.StableAttr().Ino
 	if h, opened := f.(*handle); opened {
+		errno, lies := n.disk.disturb(opSync, h.name)
+		if lies {
+			n.disk.claim(number)
+		}
+		if lies || errno != 0 {
+			return errno
+		}
 		return fs.ToErrno(n.disk.sync(number, func() error {
 			if errno := h.LoopbackFile.Fsync(ctx, flags); errno != 0 {
 				return errno
@@ -138,6 +147,9 @@ type stream interface {
 }
 
 func (f *folder) Fsyncdir(ctx context.Context, flags uint32) syscall.Errno {
+	if errno, lies := f.node.disk.disturb(opSync, f.node.name()); lies || errno != 0 {
+		return errno
+	}
 	if errno := f.stream.Fsyncdir(ctx, flags); errno != 0 {
 		return errno
 	}
@@ -255,13 +267,35 @@ func (n *node) Rename(ctx context.Context, name string, parent fs.InodeEmbedder,
 func (h *handle) PassthroughFd() (int, bool) { return 0, false }
 
 func (h *handle) Write(ctx context.Context, data []byte, off int64) (uint32, syscall.Errno) {
+	if errno, _ := h.disk.disturb(opWrite, h.name); errno != 0 {
+		return 0, errno
+	}
 	n, errno := h.change(off, int64(len(data)), func() (uint32, syscall.Errno) {
 		return h.LoopbackFile.Write(ctx, data, off)
 	})
 	if errno == 0 && h.syncs {
-		errno = fs.ToErrno(h.known.sync(func() error { return nil }))
+		errno = h.syncWritten()
 	}
 	return n, errno
+}
+
+// syncWritten is the sync that a write to a file opened with O_SYNC or O_DSYNC brings.
+func (h *handle) syncWritten() syscall.Errno {
+	errno, lies := h.disk.disturb(opSync, h.name)
+	if lies {
+		h.known.claim()
+	}
+	if lies || errno != 0 {
+		return errno
+	}
+	return fs.ToErrno(h.known.sync(func() error { return nil }))
+}
+
+func (h *handle) Read(ctx context.Context, into []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	if errno, _ := h.disk.disturb(opRead, h.name); errno != 0 {
+		return nil, errno
+	}
+	return h.LoopbackFile.Read(ctx, into, off)
 }
 
 func (h *handle) Allocate(ctx context.Context, off, size uint64, mode uint32) syscall.Errno {
