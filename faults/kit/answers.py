@@ -144,6 +144,8 @@ class AnswerFault(NetworkFault[P], Generic[P]):
         found = ability_of(cluster, ChangesAnswers)
         if not found.answer_errors():
             return f"answers of {cluster.system} cannot be changed"
+        if self.change(params).act not in found.answer_acts():
+            return f"{self.kind} means nothing for answers of {cluster.system}"
         if reason := requests_refusal(params, found.request_kinds(), cluster, ends_tls=True):
             return reason
         if params.after and params.after not in found.request_kinds():

@@ -68,7 +68,8 @@ class AnswerChange:
             later answers of its connection come ``delay_s`` later; ``throttle``: it asks the client
             to wait ``delay_s``; ``close``: the connection is closed after it; ``stale``: it names
             leaders that are not the leaders; ``flip``: a bit of the messages in it, or in the
-            request, is another.
+            request, is another; ``detach``: the broker closes the producer or the consumer of the
+            request, and tells the client.
         error: the name of the error, as the protocol has it.
         partitions: share of the partitions of an answer that get the error.
         instead: the broker does not get the request that an error or nothing answers.
@@ -78,7 +79,7 @@ class AnswerChange:
         gone: the leader that is named is a broker that does not exist, and not the one of before.
     """
 
-    act: Literal["error", "drop", "delay", "throttle", "close", "stale", "flip"]
+    act: Literal["error", "drop", "delay", "throttle", "close", "stale", "flip", "detach"]
     error: str = ""
     partitions: float = 1.0
     instead: bool = False
@@ -239,6 +240,9 @@ class ChangesAnswers(HasDetours, Protocol):
         """Return the errors that an answer can say, under the protocol's names, each with what a
         client may do that believes it (`harness.contracts.rows.FaultDetails.permits`); empty where
         answers of the protocol cannot be changed."""
+
+    def answer_acts(self) -> Sequence[str]:
+        """Return what can become of answers of the protocol (`AnswerChange.act`)."""
 
     def answered(self, name: str) -> Answered:
         """Return what was met so far under the name of an impairment.

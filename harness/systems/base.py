@@ -88,6 +88,7 @@ class System:
             where the network proxy can tell where a request begins and of which kind it is.
         answer_errors: name of an error in answers -> its number, where the network proxy can change
             answers.
+        answer_acts: what else the network proxy can make of answers (`AnswerChange.act`).
         answer_permits: of those errors, name -> what a client may do that believes it
             (`harness.contracts.rows.FaultDetails.permits`); those that are left out permit nothing.
         file_kinds: by kind of data file (`harness.protocols.files`), patterns of paths below a
@@ -145,6 +146,7 @@ class System:
     log_leader: ClassVar[str] = ""
     request_kinds: ClassVar[Mapping[str, int]] = {}
     answer_errors: ClassVar[Mapping[str, int]] = {}
+    answer_acts: ClassVar[tuple[str, ...]] = ()
     answer_permits: ClassVar[Mapping[str, str]] = {}
     file_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     bootstrap_form: ClassVar[str] = ""

@@ -399,11 +399,31 @@ def test_the_relays_of_answers_end_tls() -> None:
             "after: no request 'InitProduceId' of kafka; did you mean InitProducerId?",
         ),
         ("nats", {"requests": ["Produce"], "error": "NOT_COORDINATOR"}, "cannot be changed"),
+        ("pulsar", {"requests": ["SENT"], "error": "PersistenceError"}, "did you mean SEND?"),
+        (
+            "pulsar",
+            {"requests": ["SEND"], "error": "PersistentError"},
+            "did you mean PersistenceError?",
+        ),
     ],
 )
 def test_answers_are_those_of_the_protocol(system: str, step: dict[str, Any], said: str) -> None:
     cluster = describe_cluster(system, needs=frozenset({CLIENT_DETOURS, ANSWERS}))
     assert said in RequestError().refusal(RequestErrorParams(**step), cluster)
+
+
+@pytest.mark.parametrize(
+    ("system", "kind", "params"),
+    [
+        ("kafka", CloseByBroker(), CloseByBrokerParams()),
+        ("pulsar", MetadataStale(), MetadataStaleParams()),
+    ],
+)
+def test_an_act_that_answers_of_a_system_do_not_have_is_refused(
+    system: str, kind: AnswerFault[Any], params: Any
+) -> None:
+    cluster = describe_cluster(system, needs=frozenset({CLIENT_DETOURS, ANSWERS}))
+    assert kind.refusal(params, cluster) == f"{kind.kind} means nothing for answers of {system}"
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,9 @@ class ContainerDetours:
         system = system_of(self._system)
         return {name: system.answer_permits.get(name, "") for name in system.answer_errors}
 
+    def answer_acts(self) -> Sequence[str]:
+        return system_of(self._system).answer_acts
+
     def answered(self, name: str) -> Answered:
         return self._clients.answered(name) if self._clients else Answered()
 

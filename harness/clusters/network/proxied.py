@@ -129,6 +129,9 @@ class ProxiedDetours:
         system = system_of(self.plan.system)
         return {name: system.answer_permits.get(name, "") for name in system.answer_errors}
 
+    def answer_acts(self) -> Sequence[str]:
+        return system_of(self.plan.system).answer_acts
+
     def answered(self, name: str) -> Answered:
         told = self._proxy.rules().get(name)
         if told is None:

@@ -81,6 +81,52 @@ _REQUESTS: Final = {
     "END_TXN_ON_SUBSCRIPTION": 60,
 }
 
+#: ServerError of PulsarApi.proto.
+_ERRORS: Final = {
+    "UnknownError": 0,
+    "MetadataError": 1,
+    "PersistenceError": 2,
+    "AuthenticationError": 3,
+    "AuthorizationError": 4,
+    "ConsumerBusy": 5,
+    "ServiceNotReady": 6,
+    "ProducerBlockedQuotaExceededError": 7,
+    "ProducerBlockedQuotaExceededException": 8,
+    "ChecksumError": 9,
+    "UnsupportedVersionError": 10,
+    "TopicNotFound": 11,
+    "SubscriptionNotFound": 12,
+    "ConsumerNotFound": 13,
+    "TooManyRequests": 14,
+    "TopicTerminatedError": 15,
+    "ProducerBusy": 16,
+    "InvalidTopicName": 17,
+    "IncompatibleSchema": 18,
+    "ConsumerAssignError": 19,
+    "TransactionCoordinatorNotFound": 20,
+    "InvalidTxnStatus": 21,
+    "NotAllowedError": 22,
+    "TransactionConflict": 23,
+    "TransactionNotFound": 24,
+    "ProducerFenced": 25,
+}
+#: Errors that tell a client that another try makes no difference.
+_FATAL: Final = (
+    "AuthenticationError",
+    "AuthorizationError",
+    "UnsupportedVersionError",
+    "TopicNotFound",
+    "SubscriptionNotFound",
+    "TopicTerminatedError",
+    "InvalidTopicName",
+    "IncompatibleSchema",
+    "NotAllowedError",
+    "InvalidTxnStatus",
+    "TransactionConflict",
+    "TransactionNotFound",
+    "ProducerFenced",
+)
+
 
 #: Settings by which brokers remove more than a message of a backlog at its limit.
 _DROPS_ALL = {
@@ -132,6 +178,9 @@ class Pulsar(System):
     }
     log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
     request_kinds = _REQUESTS
+    answer_errors = _ERRORS
+    answer_acts = ("error", "drop", "delay", "close", "detach")
+    answer_permits = dict.fromkeys(_FATAL, "give-up")
     file_kinds = {  # of bookies and of ZooKeeper
         "metadata": ("version-2/log.*", "*/VERSION"),
         "snapshot": ("version-2/snapshot.*",),

@@ -56,8 +56,19 @@ type rule struct {
 }
 
 // The acts of a rule. "close": the connection is closed after the answer. "stale": an answer about topics names
-// leaders that are not the leaders. "flip": a bit of the messages in a request or an answer is flipped.
-var acts = []string{"error", "drop", "delay", "throttle", "close", "stale", "flip"}
+// leaders that are not the leaders. "flip": a bit of the messages in a request or an answer is flipped. "detach": the
+// broker closes the producer or the consumer of a request, and says so.
+var acts = []string{"error", "drop", "delay", "throttle", "close", "stale", "flip", "detach"}
+
+// By protocol, how a connection is relayed until it ends.
+var protocols = map[string]func(all *answers, relay string, client, server link){
+	"kafka": func(all *answers, relay string, client, server link) {
+		newConversation(all, relay, client, server).run()
+	},
+	"pulsar": func(all *answers, relay string, client, server link) {
+		newPulsarConversation(all, relay, client, server).run()
+	},
+}
 
 // A told rule is what the API says about one.
 type told struct {
@@ -208,7 +219,8 @@ func (a *answers) openRelay(response http.ResponseWriter, request *http.Request)
 		http.Error(response, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if asked.Protocol != "kafka" {
+	converse, known := protocols[asked.Protocol]
+	if !known {
 		http.Error(response, "no protocol "+asked.Protocol, http.StatusBadRequest)
 		return
 	}
@@ -232,7 +244,7 @@ func (a *answers) openRelay(response http.ResponseWriter, request *http.Request)
 		http.Error(response, "there is a relay "+asked.Name, http.StatusConflict)
 		return
 	}
-	go a.serve(listener, asked.Name, dial)
+	go a.serve(listener, asked.Name, dial, converse)
 	say(response, map[string]string{"listen": listener.Addr().String()})
 }
 
@@ -304,7 +316,8 @@ func say(response http.ResponseWriter, what any) {
 }
 
 // serve accepts connections until the relay is closed.
-func (a *answers) serve(listener net.Listener, name string, dial func() (link, error)) {
+func (a *answers) serve(listener net.Listener, name string, dial func() (link, error),
+	converse func(*answers, string, link, link)) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -317,8 +330,7 @@ func (a *answers) serve(listener net.Listener, name string, dial func() (link, e
 				resetLink(client)
 				return
 			}
-			relayed := newConversation(a, name, client, server)
-			relayed.run()
+			converse(a, name, client, server)
 			client.Close()
 			server.Close()
 		}()

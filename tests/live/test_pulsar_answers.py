@@ -1,0 +1,137 @@
+"""Answers of Pulsar's brokers that are not what they said, as a client sees them and the proxy
+counts them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+
+from harness.protocols.cluster import TopicSettings
+from harness.protocols.network import ANSWERS, CLIENT_DETOURS
+from harness.rundir import RunDir, read_jsonl
+from harness.systems.pulsar.assembly import PulsarCluster
+from harness.systems.pulsar.names import full_name
+from harness.waiting import wait_until
+from tests.live.cluster_rig import UP_S, ClusterPool, injector_of
+
+pytestmark = [pytest.mark.live, pytest.mark.extended]
+
+TOPIC = TopicSettings("answers", 1, 1)
+NEEDS = frozenset({CLIENT_DETOURS, ANSWERS})
+SENDS = 20
+
+
+@pytest.fixture
+def cluster(pool: ClusterPool) -> PulsarCluster:
+    found: PulsarCluster = pool.get("pulsar", needs=NEEDS)
+    if TOPIC.name not in found.admin.topics():
+        found.admin.create_topics([TOPIC])
+        found.admin.wait_ready([TOPIC.name], timeout_s=UP_S, run_tag=1)
+    return found
+
+
+@contextmanager
+def lying(cluster: PulsarCluster, run: RunDir, step: dict[str, Any]) -> Iterator[None]:
+    """A fault while the block runs; it must have met what the block did."""
+    whole = {"target": "all", "together": True, "at": 0, "for": "5m", **step}
+    injector = injector_of(cluster, run, [TOPIC], whole)
+    injector.start(time.monotonic_ns())
+
+    def rows(event: str) -> list[dict[str, Any]]:
+        return [row for row in read_jsonl(run.faults) if row["event"] == event]
+
+    kind = cluster.runtime.detours
+    assert wait_until(lambda: bool(rows("inject") and kind and kind._proxy.rules()), 20, every_s=0.02)
+    try:
+        yield
+        assert wait_until(lambda: bool(rows("effect")), 20, every_s=0.02)
+    finally:
+        assert injector.heal_all(UP_S) == []
+    (effect,) = rows("effect")[-1:]
+    assert effect["effective"], effect
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"fault": "request-error", "requests": ["SEND"], "error": "PersistenceError", "nth": 3},
+        {
+            "fault": "request-error",
+            "requests": ["SEND"],
+            "error": "ServiceNotReady",
+            "answered": "after",
+            "nth": 3,
+        },
+        {"fault": "answer-drop", "requests": ["SEND"], "nth": 3, "then": "close"},
+        {"fault": "answer-delay", "requests": ["SEND"], "nth": 3, "delay": "500ms"},
+        {"fault": "answer-close", "requests": ["SEND"], "nth": 3},
+        {"fault": "close-by-broker", "requests": ["SEND"], "nth": 3},
+        {"fault": "close-by-broker", "requests": ["ACK"], "nth": 3},
+        {"fault": "answer-delay", "requests": ["ACK"], "nth": 3, "delay": "500ms"},
+    ],
+    ids=lambda step: "-".join(str(each) for each in step.values()).replace("'", ""),
+)
+def test_a_client_sends_and_reads_everything_through_false_answers(
+    cluster: PulsarCluster, tmp_path: Path, step: dict[str, Any]
+) -> None:
+    client = pulsar.Client(cluster.bootstrap)
+    topic = full_name(cluster.admin.namespace, TOPIC.name)
+    sent = {f"{step} {number}".encode() for number in range(SENDS)}
+    try:
+        consumer = client.subscribe(topic, f"readers-{time.monotonic_ns()}")
+        producer = client.create_producer(topic, send_timeout_millis=30_000)
+        with lying(cluster, RunDir(tmp_path / "run").create(), step):
+            for text in sorted(sent):
+                producer.send(text)
+            got = set()
+            while got < sent:
+                message = consumer.receive(30_000)
+                got.add(message.data())
+                consumer.acknowledge(message)
+    finally:
+        client.close()
+
+
+def busy(client: pulsar.Client, topic: str) -> None:
+    with pytest.raises(pulsar.ConsumerBusy):
+        client.subscribe(topic, "busy")
+
+
+def fenced(client: pulsar.Client, topic: str) -> None:
+    with pytest.raises(pulsar.ProducerFenced):
+        client.create_producer(topic)
+
+
+def absent(client: pulsar.Client, topic: str) -> None:
+    with pytest.raises(pulsar.PulsarException):
+        client.create_producer(topic)
+
+
+@pytest.mark.parametrize(
+    ("request_kind", "error", "seen"),
+    [
+        ("SUBSCRIBE", "ConsumerBusy", busy),
+        ("PRODUCER", "ProducerFenced", fenced),
+        ("LOOKUP", "AuthorizationError", absent),
+    ],
+)
+def test_a_client_is_told_the_error_of_each_kind_of_answer(
+    cluster: PulsarCluster,
+    tmp_path: Path,
+    request_kind: str,
+    error: str,
+    seen: Callable[[pulsar.Client, str], None],
+) -> None:
+    client = pulsar.Client(cluster.bootstrap)
+    step = {"fault": "request-error", "requests": [request_kind], "error": error}
+    try:
+        with lying(cluster, RunDir(tmp_path / "run").create(), step):
+            seen(client, full_name(cluster.admin.namespace, TOPIC.name))
+    finally:
+        client.close()
