@@ -10,7 +10,7 @@ from pydantic import Field
 from faults.kit.cluster_view import ClusterView
 from faults.kit.node_loss import changes_text
 from faults.kit.params import Inventory, NodeParams
-from faults.kit.resources import NOTICED_S, LimitedUntilWhole, ResourceFault
+from faults.kit.resources import LimitedUntilWhole, ResourceFault
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement
@@ -32,7 +32,7 @@ class DiskFilled(LimitedUntilWhole):
     gives such a partition up until its next start.
     """
 
-    noticed_s = NOTICED_S
+    may_give_up = True
 
     def __init__(self, view: ClusterView, targets: Sequence[str], params: DiskFullParams) -> None:
         super().__init__(view, targets, params)

@@ -7,7 +7,6 @@ from pydantic import Field
 from faults.kit.cluster_view import ClusterView
 from faults.kit.disks import DiskFault, DisksDisturbed, OperationParams
 from faults.kit.params import Inventory
-from faults.kit.resources import NOTICED_S
 from harness.protocols.disturbed_disks import Disturbance, Errno
 
 
@@ -20,7 +19,7 @@ class DisksFailing(DisksDisturbed):
     it."""
 
     params: IoErrorParams
-    noticed_s = NOTICED_S
+    may_give_up = True
 
     def consequence(self) -> str:
         return f"ended with {self.params.errno}"

@@ -64,9 +64,7 @@ D = TypeVar("D", bound=DiskParams)
 class Disturbances:
     """The disturbance of the disks of some nodes. The counts stay known when it is undone."""
 
-    def __init__(
-        self, view: ClusterView, nodes: Sequence[str], disturbance: Disturbance
-    ) -> None:
+    def __init__(self, view: ClusterView, nodes: Sequence[str], disturbance: Disturbance) -> None:
         self._disks = view.ability(DisturbsDisks)
         self._nodes = tuple(nodes)
         self._disturbance = disturbance
@@ -116,9 +114,7 @@ class Disturbances:
 
     def details(self) -> dict[str, Any]:
         """Counts by node, for the row of the fault's effect."""
-        return {
-            node: {"seen": each.seen, **dict(each.met)} for node, each in self._counts.items()
-        }
+        return {node: {"seen": each.seen, **dict(each.met)} for node, each in self._counts.items()}
 
 
 class DisksDisturbed(LimitedUntilWhole):

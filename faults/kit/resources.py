@@ -21,7 +21,7 @@ N = TypeVar("N", bound=NodeParams)
 _CATCH_UP_S: Final = 10.0
 #: A replica that no longer fetches is in sync until this long after its last fetch
 #: (replica.lag.time.max.ms, 5 s in our clusters, looked at every half of it).
-NOTICED_S: Final = 8.0
+_NOTICED_S: Final = 8.0
 
 
 class ResourceFault(NodeFault[N], Generic[N]):
@@ -112,8 +112,8 @@ class LimitedUntilWhole(ResourceLimited):
     """One whose survivors are restarted if they are not whole again some time after it was
     lifted."""
 
-    #: The cluster may not notice before this time, in seconds, that a survivor gave something up.
-    noticed_s: ClassVar[float] = 0.0
+    #: Whether a survivor may give something up, which the cluster notices some seconds later.
+    may_give_up: ClassVar[bool] = False
 
     def __init__(self, view: ClusterView, targets: Sequence[str], params: NodeParams) -> None:
         super().__init__(view, targets, params)
@@ -153,7 +153,8 @@ class LimitedUntilWhole(ResourceLimited):
         if missing := super().missing():
             return missing
         survivors = self._survivors()
-        if survivors and not self._restarted and self._since_lifted_s() < self.noticed_s:
+        is_early = self.may_give_up and self._since_lifted_s() <= _NOTICED_S
+        if survivors and not self._restarted and is_early:
             return f"too early to tell whether {', '.join(survivors)} stays in sync"
         return ""
 

@@ -48,7 +48,9 @@ class SeveralNodesFault(NodeFault[S], Generic[S]):
         return self.seeded(view, targets, params.model_copy(update=chosen), draw)
 
     @abstractmethod
-    def seeded(self, view: ClusterView, targets: tuple[str, ...], params: S, seed: int) -> Injection:
+    def seeded(
+        self, view: ClusterView, targets: tuple[str, ...], params: S, seed: int
+    ) -> Injection:
         """Make the injection; see `injection`. ``seed`` decides what else is drawn."""
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: S) -> Injection:

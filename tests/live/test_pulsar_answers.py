@@ -47,7 +47,9 @@ def lying(cluster: PulsarCluster, run: RunDir, step: dict[str, Any]) -> Iterator
         return [row for row in read_jsonl(run.faults) if row["event"] == event]
 
     kind = cluster.runtime.detours
-    assert wait_until(lambda: bool(rows("inject") and kind and kind._proxy.rules()), 20, every_s=0.02)
+    assert wait_until(
+        lambda: bool(rows("inject") and kind and kind._proxy.rules()), 20, every_s=0.02
+    )
     try:
         yield
         assert wait_until(lambda: bool(rows("effect")), 20, every_s=0.02)

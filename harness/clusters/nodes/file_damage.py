@@ -91,7 +91,7 @@ def patterns_of(wanted: FileKind, kinds: Mapping[str, Sequence[str]]) -> tuple[s
 
 
 def _any_of(patterns: Iterable[str]) -> str:
-    """A regular expression for whole paths that match one of the patterns, which have ``*`` only."""
+    """A regular expression for whole paths that match one of the patterns, of text and ``*``."""
     each = (".*".join(re.escape(part) for part in one.split("*")) for one in patterns)
     return f"^(?:{'|'.join(each)})$"
 

@@ -16,8 +16,7 @@ FAST = {
     "kit.cluster_view": {"POLL_S": 0.01},
     "engine.firing": {"POLL_S": 0.01, "_RETRY_S": 0.05},
     "engine.prover": {"POLL_S": 0.01, "_SETTLE_S": 0.2},
-    "kinds.disk_full": {"_NOTICED_S": 0.6},
-    "kit.resources": {"_CATCH_UP_S": 0.7},
+    "kit.resources": {"_CATCH_UP_S": 0.7, "_NOTICED_S": 0.6},
 }
 
 

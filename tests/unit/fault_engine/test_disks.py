@@ -113,8 +113,9 @@ def test_power_is_lost_while_disks_lie_and_names_the_streams_of_which_all_lied(
     rig = Rig(cluster, run, lies, loss)
     rig.injector.join(20)
     effect = rig.rows("effect", 2)[-1]
-    assert "9 B in 1 files not synced (orders-0/0.log ...), 4 B said to be synced" in (
-        effect["evidence"]
+    assert (
+        "9 B in 1 files not synced (orders-0/0.log ...), 4 B said to be synced"
+        in (effect["evidence"])
     )
     assert effect["details"]["lied"] == [f"orders-{p}" for p in range(6)]
     assert [row["ok"] for row in rig.rows("healed")] == [True, True]
@@ -144,7 +145,11 @@ def test_a_disturbed_disk_is_calmed_by_another_process(
 @pytest.mark.parametrize(
     ("system", "keys", "said"),
     [
-        ("qpid", {"files": "index"}, "files: qpid has no files 'index'; allowed: log, metadata, any"),
+        (
+            "qpid",
+            {"files": "index"},
+            "files: qpid has no files 'index'; allowed: log, metadata, any",
+        ),
         ("kafka", {"operation": ["open"]}, "operation"),
         ("kafka", {"operation": []}, "operation"),
         ("kafka", {"errno": "EPERM"}, "errno"),
