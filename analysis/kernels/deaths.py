@@ -70,6 +70,10 @@ def _excuses(context: Context, died_ns: int) -> tuple[str, ...]:
     """The preconditions of this run that excuse a client or an application that gave up."""
     restored = _unrestored(context)
     told = any(lie.since_ns <= died_ns for lie in lies_about(context, "client-died"))
+    told = told or any(  # a broker lacks messages that its disk had said to have kept
+        fault.effective and fault.details.lied and fault.start_ns <= died_ns
+        for fault in context.faults
+    )
     return (*restored, "answers-kept") if told else restored
 
 

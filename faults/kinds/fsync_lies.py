@@ -61,6 +61,7 @@ class DisksLying(Injection):
 
 class FsyncLies(DiskFault[DiskParams]):
     """Let disks say that they synced, and not do it: a `power-loss` meanwhile takes this away.
+
     Alone it changes nothing that a client or a node can see."""
 
     kind = "fsync-lies"

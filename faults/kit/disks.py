@@ -34,7 +34,7 @@ class DiskParams(SeveralNodesParams):
         1.0, gt=0, le=1, description="share of these operations that are met; 0.1 is one in ten"
     )
     files: FileKind = Field(
-        "any", description="kind of files that are met: those with messages (`log`), others, or all"
+        "any", description="kind of files that are met: `log`, those with messages, others, or all"
     )
     for_: Seconds = Field(
         10.0, alias="for", gt=0, description="the disk works again after this time"
@@ -47,8 +47,7 @@ class OperationParams(DiskParams):
     operation: tuple[Operation, ...] = Field(
         ("write", "fsync"),
         min_length=1,
-        description="operations that are met: `[read, write, fsync]` or some of them; while reads "
-        "are met, the page cache of these files is emptied again and again",
+        description="operations that are met; where these are reads, the page cache is emptied",
     )
 
     @property

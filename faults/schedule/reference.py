@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
@@ -36,9 +36,17 @@ def schema() -> JsonSchemaValue:
         "properties": {"fault": _names(), "mix": {"type": "object", "description": MIX_ABOUT}},
         "if": {"required": ["mix"]},
         "then": _mix_schema(),
-        "else": step,
+        "else": {**step, **_AT_OR_EVERY},
     }
     return {"type": "array", "description": _DESCRIPTION, "items": items}
+
+
+#: Of a step that is no mix, of whatever kind; once for all of them.
+_AT_OR_EVERY: Final[JsonSchemaValue] = {
+    "if": {"required": ["every"]},
+    "then": {"properties": {"at": False}},
+    "else": {"required": ["at"]},
+}
 
 
 def _names() -> JsonSchemaValue:
@@ -125,14 +133,7 @@ def _mix_schema() -> JsonSchemaValue:
 
 
 def _step_schema(kind: FaultKind[Any]) -> JsonSchemaValue:
-    """A step has ``at`` or ``every``."""
-    made = _object(kind, {**_properties(FaultSchedule), **_properties(kind.params)})
-    at_alone = {
-        "if": {"required": ["every"]},
-        "then": {"properties": {"at": False}},
-        "else": {"required": ["at"]},
-    }
-    return {**made, **at_alone}
+    return _object(kind, {**_properties(FaultSchedule), **_properties(kind.params)})
 
 
 def _object(kind: FaultKind[Any], properties: JsonSchemaValue) -> JsonSchemaValue:
