@@ -74,8 +74,7 @@ def lying(cluster: PulsarCluster, run: RunDir, step: dict[str, Any]) -> Iterator
         {"fault": "answer-delay", "requests": ["SEND"], "nth": 3, "delay": "500ms"},
         {"fault": "answer-close", "requests": ["SEND"], "nth": 3},
         {"fault": "close-by-broker", "requests": ["SEND"], "nth": 3},
-        {"fault": "close-by-broker", "requests": ["ACK"], "nth": 3},
-        {"fault": "answer-delay", "requests": ["ACK"], "nth": 3, "delay": "500ms"},
+        {"fault": "close-by-broker", "requests": ["ACK"], "nth": 1},
     ],
     ids=lambda step: "-".join(str(each) for each in step.values()).replace("'", ""),
 )
