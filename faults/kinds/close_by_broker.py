@@ -25,7 +25,7 @@ class CloseByBroker(AnswerFault[CloseByBrokerParams]):
 
     kind = "close-by-broker"
     params = CloseByBrokerParams
-    samples = ({"requests": ["SEND"], "share": 0.01}, {"requests": ["ACK"], "share": 0.01})
+    samples = ({"requests": ["SEND"], "share": 0.01}, {"requests": ["ACK"], "share": 0.1})
 
     def action(self, params: CloseByBrokerParams) -> str:
         return f"close the producer or consumer of {params.which} at the broker and at the client:"
