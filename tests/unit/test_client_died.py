@@ -32,6 +32,12 @@ def test_a_client_that_gives_itself_up_fails_the_run_with_its_own_words(tmp_path
     assert result.reasons[0].startswith("1 client-died")
 
 
+def after_a_power_loss(**lied: list[str]) -> History:
+    """The brokers lack messages of the producer, which gives up."""
+    details = {"unkept": ["orders-0"], **lied}
+    return dead_producer().fault("power-loss", "kafka-1", 0, 5, details=details)
+
+
 @pytest.mark.parametrize(
     ("history", "status"),
     [
@@ -39,8 +45,10 @@ def test_a_client_that_gives_itself_up_fails_the_run_with_its_own_words(tmp_path
         (dead_producer(why="fenced"), Status.SUSPECT),
         (dead_producer(why="asked"), Status.PERMITTED),
         (dead_producer(), Status.VIOLATION),
+        (after_a_power_loss(), Status.VIOLATION),
+        (after_a_power_loss(lied=["orders-0"]), Status.SUSPECT),  # the disks of all replicas
     ],
-    ids=["no brokers", "fenced", "asked for", "an error"],
+    ids=["no brokers", "fenced", "asked for", "an error", "power loss", "disks that lied"],
 )
 def test_what_it_is_depends_on_brokers_and_reason(
     history: History, status: Status, tmp_path: Path
