@@ -48,8 +48,8 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 		return nil, nil, 0, fs.ToErrno(err)
 	}
 	file := opened.(*fs.LoopbackFile)
-	return child, &handle{file, n.disk, child.StableAttr().Ino, filepath.Join(n.name(), name), known, flags&syncFlags != 0},
-		fuse.FOPEN_KEEP_CACHE, 0
+	made := &handle{file, n.disk, child.StableAttr().Ino, filepath.Join(n.name(), name), known, flags&syncFlags != 0}
+	return child, made, fuse.FOPEN_KEEP_CACHE, 0
 }
 
 func (n *node) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
