@@ -41,7 +41,7 @@ def schema() -> JsonSchemaValue:
     return {"type": "array", "description": _DESCRIPTION, "items": items}
 
 
-#: Of a step that is no mix, of whatever kind; once for all of them.
+#: What holds for every step that is not a mix, whatever its kind: it is written once.
 _AT_OR_EVERY: Final[JsonSchemaValue] = {
     "if": {"required": ["every"]},
     "then": {"properties": {"at": False}},

@@ -68,7 +68,7 @@ class DisturbsDisks(Protocol):
         """
 
     def disk_disturbed(self, node: str, name: str) -> Disturbed | None:
-        """Return what a disturbance has met so far; None if there is no such disturbance.
+        """Return what a disturbance has met so far; None once it is undone.
 
         Raises:
             EnvironmentNotReady: the disk does not answer.

@@ -73,7 +73,7 @@ def _with_shared_keys(schema: JsonSchemaValue) -> JsonSchemaValue:
             return None
         if not shared[text]:
             shared[text] = next(
-                each for number in count(1) if (each := f"fault-{name}-{number}") not in defs
+                each for number in count(1) if (each := f"{name}-{number}") not in defs
             )
             defs[shared[text]] = key
         return {"$ref": f"#/$defs/{shared[text]}"}

@@ -81,7 +81,7 @@ type call struct{ producer, id uint64 }
 
 const noProducer = math.MaxUint64
 
-// call of a command; false: it is not answered, or is no answer.
+// call of a command; false: it is not answered, or answers nothing.
 func (c *command) call() (call, bool) {
 	switch c.kind {
 	case pulsarSend, pulsarSendReceipt, pulsarSendError:
