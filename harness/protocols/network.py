@@ -69,7 +69,7 @@ class AnswerChange:
             to wait ``delay_s``; ``close``: the connection is closed after it; ``stale``: it names
             leaders that are not the leaders; ``flip``: a bit of the messages in it, or in the
             request, is another; ``detach``: the broker closes the producer or the consumer of the
-            request, and tells the client.
+            request, and tells the client; ``twice``: it comes twice.
         error: the name of the error, as the protocol has it.
         partitions: share of the partitions of an answer that get the error.
         instead: the broker does not get the request that an error or nothing answers.
@@ -79,7 +79,7 @@ class AnswerChange:
         gone: the leader that is named is a broker that does not exist, and not the one of before.
     """
 
-    act: Literal["error", "drop", "delay", "throttle", "close", "stale", "flip", "detach"]
+    act: Literal["error", "drop", "delay", "throttle", "close", "stale", "flip", "detach", "twice"]
     error: str = ""
     partitions: float = 1.0
     instead: bool = False

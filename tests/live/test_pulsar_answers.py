@@ -99,6 +99,25 @@ def test_a_client_sends_and_reads_everything_through_false_answers(
         client.close()
 
 
+@pytest.mark.parametrize("kind", ["SEND", "PRODUCER", "SUBSCRIBE"])
+def test_a_client_that_is_told_twice_goes_by_the_first_answer(
+    cluster: PulsarCluster, tmp_path: Path, kind: str
+) -> None:
+    step = {"fault": "answer-twice", "requests": [kind]}
+    client = pulsar.Client(cluster.bootstrap)
+    topic = full_name(cluster.admin.namespace, TOPIC.name)
+    try:
+        with lying(cluster, RunDir(tmp_path / "run").create(), step):
+            consumer = client.subscribe(topic, f"readers-{time.monotonic_ns()}")
+            producer = client.create_producer(topic)
+            sent = [producer.send(f"{kind} {number}".encode()) for number in range(SENDS)]
+            assert len(set(map(str, sent))) == SENDS
+            got = [consumer.receive(30_000).data() for _ in range(SENDS)]
+            assert got == [f"{kind} {number}".encode() for number in range(SENDS)]
+    finally:
+        client.close()
+
+
 def busy(client: pulsar.Client, topic: str) -> None:
     with pytest.raises(pulsar.ConsumerBusy):
         client.subscribe(topic, "busy")

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import faults
+from faults.kinds.answer_twice import AnswerTwice
 from faults.kinds.close_by_broker import CloseByBroker, CloseByBrokerParams
 from faults.kinds.metadata_stale import MetadataStale, MetadataStaleParams
 from faults.kinds.partition import Partition, PartitionParams, bridge, ring
 from faults.kinds.request_error import RequestError, RequestErrorParams
 from faults.kinds.request_stall import RequestStall, RequestStallParams
-from faults.kit.answers import AnswerFault
+from faults.kit.answers import AnswerFault, AnswerParams
 from faults.kit.errors import StepProblem
 from faults.kit.network import flows_of, wires_of
 from faults.kit.params import Inventory
@@ -419,6 +420,7 @@ def test_answers_are_those_of_the_protocol(system: str, step: dict[str, Any], sa
     ("system", "kind", "params"),
     [
         ("kafka", CloseByBroker(), CloseByBrokerParams()),
+        ("kafka", AnswerTwice(), AnswerParams(requests=("Produce",))),
         ("pulsar", MetadataStale(), MetadataStaleParams()),
     ],
 )

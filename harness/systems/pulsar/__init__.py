@@ -179,7 +179,7 @@ class Pulsar(System):
     log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
     request_kinds = _REQUESTS
     answer_errors = _ERRORS
-    answer_acts = ("error", "drop", "delay", "close", "detach")
+    answer_acts = ("error", "drop", "delay", "close", "detach", "twice")
     answer_permits = dict.fromkeys(_FATAL, "give-up")
     file_kinds = {  # of bookies and of ZooKeeper
         "metadata": ("version-2/log.*", "*/VERSION"),

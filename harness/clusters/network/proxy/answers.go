@@ -57,8 +57,8 @@ type rule struct {
 
 // The acts of a rule. "close": the connection is closed after the answer. "stale": an answer about topics names
 // leaders that are not the leaders. "flip": a bit of the messages in a request or an answer is flipped. "detach": the
-// broker closes the producer or the consumer of a request, and says so.
-var acts = []string{"error", "drop", "delay", "throttle", "close", "stale", "flip", "detach"}
+// broker closes the producer or the consumer of a request, and says so. "twice": an answer comes twice.
+var acts = []string{"error", "drop", "delay", "throttle", "close", "stale", "flip", "detach", "twice"}
 
 // By protocol, how a connection is relayed until it ends.
 var protocols = map[string]func(all *answers, relay string, client, server link){

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -570,6 +571,8 @@ func (r *pulsarRequest) change(bytes []byte) (changed []byte, ended bool, err er
 			case <-time.After(time.Duration(each.DelayMs) * time.Millisecond):
 			case <-each.over:
 			}
+		case "twice":
+			bytes = append(slices.Clone(bytes), bytes...)
 		case "error":
 			bytes, _ = r.command.refuse(each.Code)
 		}
