@@ -94,7 +94,11 @@ fn place(text: &str) -> Option<(Part, usize, usize)> {
 
 fn width(digits: &str) -> Option<usize> {
     let is_plain = digits.len() <= 2 && !digits.starts_with('0') && digits.bytes().all(|digit| digit.is_ascii_digit());
-    if is_plain { digits.parse().ok() } else { None }
+    if is_plain {
+        digits.parse().ok()
+    } else {
+        None
+    }
 }
 
 /// Body of a payload, and the identity for its header.
