@@ -1,5 +1,4 @@
-"""Package indexes of Debian, as apt reads and verifies them: this machine's own one, and those of
-other suites.
+"""Package indexes of Debian, as apt reads and verifies them: of this machine and of other suites.
 
 The index of another suite comes from the mirror that this machine's package sources name. It is
 read into a folder of the cache with settings of its own. The settings and lists of the system's apt

@@ -140,7 +140,7 @@ class PackagedProgram:
             )
 
     def _readable(self) -> Iterator[PackageIndex]:
-        """Yield this machine's index, and those of the suites if it has a mirror of Debian."""
+        """Yield this machine's index, and one for each suite if it has a mirror of Debian."""
         yield PackageIndex()
         if self.suites and package_index.debian_mirror():
             yield from map(PackageIndex, self.suites)

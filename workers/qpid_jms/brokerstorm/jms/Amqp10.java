@@ -11,8 +11,8 @@ import javax.jms.Destination;
 import javax.jms.JMSException;
 
 /**
- * qpid-jms: AMQP 1.0. Options are those of the client's connection URI ({@code jms.prefetchPolicy.all}); {@code amqp.*}
- * and {@code transport.*} apply to each broker.
+ * qpid-jms: AMQP 1.0. Options are parameters of the client's connection URI ({@code jms.prefetchPolicy.all});
+ * {@code amqp.*} and {@code transport.*} apply to each broker.
  */
 final class Amqp10 extends Library {
     /** Before an option of each broker, where there are several. */

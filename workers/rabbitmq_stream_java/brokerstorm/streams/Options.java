@@ -12,8 +12,8 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 
 /**
- * The scenario's options: methods of the client's builders with one simple value ({@code confirmTimeout}), and those of
- * the application itself. Times are milliseconds.
+ * The scenario's options: methods of the client's builders with one simple value ({@code confirmTimeout}), and options
+ * of the application itself. Times are milliseconds.
  */
 final class Options {
     /** The harness sets where the brokers are, who the client is and which stream it uses. */
