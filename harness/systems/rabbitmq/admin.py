@@ -51,6 +51,8 @@ _MOVE_S: Final = 5.0
 _WITHOUT_MNESIA: Final = (4, 2)
 #: Since this version, a stream can be restarted with another leader.
 _MOVES_STREAMS: Final = (4, 0)
+#: Since this version, a query is given as module, function and arguments.
+_NAMED_QUERIES: Final = (4, 3)
 #: So often a stream is restarted until the wanted node leads it.
 _STREAM_MOVES: Final = 3
 #: States of a member of a Raft group that takes part.
@@ -427,7 +429,10 @@ class RabbitMqAdmin:
         try:
             if not queue.server:
                 return self._depth_of_classic(queue)
-            total = Function("rabbit_fifo", "query_messages_total", 1)
+            counts = ("rabbit_fifo", "query_messages_total")
+            total: Any = Function(*counts, 1)
+            if self._version >= _NAMED_QUERIES:
+                total = (*map(Atom, counts), [])
             at = (Atom(queue.server), Atom(self._erlang_of.get(queue.node, "")))
             said = self._first(lambda link: link.call("ra", "consistent_query", at, total))
         except Refused as error:
