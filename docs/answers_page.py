@@ -58,7 +58,11 @@ def _gave_up(found: Iterable[ClientAnswer]) -> list[str]:
     """Errors after which a client never continued, by client."""
     lines = ["## Clients that did not continue", ""]
     worst = sorted(
-        (each for each in found if each.died or each.hung or each.back_s is None),
+        (
+            each
+            for each in found
+            if each.died or (not _waits_for_members(each) and (each.hung or each.back_s is None))
+        ),
         key=lambda each: each.client,
     )
     if not worst:
@@ -69,6 +73,16 @@ def _gave_up(found: Iterable[ClientAnswer]) -> list[str]:
         for each in worst
     ]
     return lines
+
+
+def _waits_for_members(each: ClientAnswer) -> bool:
+    """Whether the coordinator may have waited for members that had joined again under other ids:
+    in cells of JoinGroup, a false error of a heartbeat lets each member join again."""
+    return each.request == "JoinGroup" or _permits(each.error) == "rejoin"
+
+
+def _permits(error: str) -> str:
+    return system_of("kafka").answer_permits.get(error, "")
 
 
 def _end(each: ClientAnswer) -> str:
@@ -82,14 +96,21 @@ def _end(each: ClientAnswer) -> str:
 
 def _table(error: str, rows: list[ClientAnswer]) -> list[str]:
     kind = "An error that clients may try again after."
-    if permits := system_of("kafka").answer_permits.get(error, ""):
+    if permits := _permits(error):
         kind = _KINDS[permits]
+    if _waits_for_members(rows[0]):
+        kind = _WAITS
     names: tuple[str, ...] = ("failed", "unknown", "lost", "twice", "late")
     if rows[0].role == "consumer":
         names = ("skipped", "again")
     said = "acknowledged" if rows[0].role == "producer" else "delivered"
     head = ["client", "version", said, *names, "hung", "back", "measured"]
-    lines = [kind, "", f"| {' | '.join(head)} |", f"|---|---|{'---:|' * (len(head) - 3)}---|"]
+    lines = [
+        *paragraph(kind),
+        "",
+        f"| {' | '.join(head)} |",
+        f"|---|---|{'---:|' * (len(head) - 3)}---|",
+    ]
     for each in rows:
         back = "died" if each.died else "never" if each.back_s is None else f"{each.back_s:.1f} s"
         figures = [f"{getattr(each, name) or ''}" for name in (*names, "hung")]
@@ -98,10 +119,16 @@ def _table(error: str, rows: list[ClientAnswer]) -> list[str]:
     return lines
 
 
+_WAITS: Final = (
+    "Members are told by a heartbeat that their group does not know them, and join again under "
+    "another id. The coordinator may wait for the ids of before until their sessions end, which "
+    "takes longer than a round: `hung` and `never` say nothing about the client."
+)
 #: By what a client may do that believes an error (`harness.contracts.rows.FaultDetails.permits`).
 _KINDS: Final = {
     "acknowledge": "A client may take the message as stored.",
     "renumber": "A client may take a new id or epoch, or give up.",
     "reposition": "A client may continue at another position.",
+    "rejoin": _WAITS,
     "give-up": "A fatal error: a client may give up.",
 }

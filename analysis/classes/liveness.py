@@ -70,7 +70,8 @@ LIVENESS: Final = (
         name="stall",
         rank=180,
         breaks=(ALWAYS,),
-        needs=("readiness-restored",),
+        needs=("readiness-restored", "answers-kept"),
+        excused_by=("rejoin",),
         asks=("readers", "silence-limit"),
         sentence="messages were waiting, and the group received none",
         example="acknowledged 4 at 12.0 s; nothing delivered from 11.9 s to 31.0 s",
@@ -84,7 +85,9 @@ LIVENESS: Final = (
             "one member gave back and that no other member received, although one ran, is judged "
             "in the same way, until the last producer was closed. An application under test stalls "
             "if its group commits nothing for longer than the limit after the load, although it "
-            "has input left and an instance runs."
+            "has input left and an instance runs. A stall is only suspect in a run whose faults "
+            "told a member that its group does not know it: brokers may wait for that member until "
+            "its session ends."
         ),
         unit="windows",
         splits={

@@ -343,17 +343,20 @@ def _unread_input(context: Context, application: ApplicationFacts) -> int:
 def _phantoms(made: ApplicationOutputs) -> list[Hits]:
     """Outputs of what was never sent, of what brokers refused, and of what was aborted."""
     history = made.history
-    # of the transaction that keeps a message from readers
-    state = np.zeros(history.n_slots, np.int64)
+    # Copies that a transaction keeps from readers: aborted ones, and others, which may yet be
+    # committed.
+    has_aborted, has_open = (np.zeros(history.n_slots, bool) for _ in range(2))
     for rows, slots in (history.invisible, history.unsettled):
         own = slots >= 0
-        state[slots[own]] = history.bucket.log.take("txn", rows[own])
+        is_aborted = history.bucket.log.take("txn", rows[own]) == Txn.ABORTED
+        has_aborted[slots[own][is_aborted]] = True
+        has_open[slots[own][~is_aborted]] = True
     at = np.flatnonzero(history.first[made.slot] < 0)
     slot = made.slot[at]
-    unseen = state[slot] == 0
+    unseen = ~(has_aborted[slot] | has_open[slot])
     never = unseen & (history.sent[slot] < 0)
     refused = unseen & (history.outcome[slot] == Outcome.FAIL)
-    aborted = state[slot] == Txn.ABORTED
+    aborted = has_aborted[slot] & ~has_open[slot]
     kept = np.flatnonzero(never | refused | aborted)
     if not len(kept):
         return []

@@ -18,6 +18,9 @@ from analysis.kernels.hits import BITS, Hits
 #: The client goes to another position: every message that was in the log until then may be skipped
 #: or come again.
 REPOSITION = "reposition"
+#: A member joins its group again, and the coordinator waits for a member that no longer is: how
+#: long is not known, and no message is given out meanwhile.
+REJOIN = "rejoin"
 #: A consumer that checks nothing passes on what was changed on the way to it.
 DAMAGE = "damage"
 #: The split of what a loss of power took.
@@ -80,6 +83,8 @@ def _may_explain(history: BucketHistory, hits: Hits, lies: Sequence[Lie]) -> Arr
         own_time = begun <= lie.until_ns
         if lie.permits == DAMAGE:  # on the way to a consumer only, and not in the log
             own_time &= hits.delivery >= 0
+        elif lie.permits == REJOIN:
+            own_time[:] = True
         elif lie.permits != REPOSITION:
             own_time &= ended >= lie.since_ns
         explained |= own_time

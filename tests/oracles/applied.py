@@ -154,7 +154,7 @@ def phantom_output(facts: Facts) -> Iterator[Hit]:
             elif not states and facts.sent[name]["outcome"] == Outcome.FAIL:
                 unread = missing_input(facts, application)
                 yield Hit("phantom-output", name, "refused", frozenset(unread), t_ns)
-            elif Txn.ABORTED in states:
+            elif states and all(state == Txn.ABORTED for state in states):
                 yield Hit("phantom-output", name, "aborted", t_ns=t_ns)
 
 

@@ -341,7 +341,9 @@ class Story:
         """Clients are given errors that permit them something."""
         start = self.draw(st.integers(0, 200)) * STEP_MS
         permits = self.draw(
-            st.sampled_from(["acknowledge", "renumber", "reposition", "give-up", "damage"])
+            st.sampled_from(
+                ["acknowledge", "renumber", "reposition", "rejoin", "give-up", "damage"]
+            )
         )
         self.h.fault(
             "by a proxy",

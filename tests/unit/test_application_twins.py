@@ -39,6 +39,14 @@ def one_aborted(how: Txn) -> History:
     return committed(made(h, 0, 1, 2), 3)
 
 
+def aborted_and_open() -> History:
+    """The log holds input 1 twice: aborted, and in a transaction without an end."""
+    h = hidden(applied().sent(3).log(0, 1, 1, 2), 1, Txn.ABORTED)
+    copies = [row for row in h.rows["log"] if row["seq"] == 1]
+    copies[-1] |= {"txn": Txn.OPEN, "txn_end": -1}
+    return committed(made(h, 0, 1, 2), 4)
+
+
 def uncommitted(*, after: bool = False, **application: Any) -> History:
     """Inputs 0 and 1 in a transaction whose commit is requested 2 s after they were sent; their
     outputs are stored 1 s before or after that."""
@@ -115,6 +123,14 @@ PAIRS = [
         {("phantom-output", "aborted"): ["1/0/1"]},
         lambda: one_aborted(Txn.COMMITTED),
         {},
+    ),
+    Pair(
+        "an output of what was aborted in one copy",  # the other copy may yet be committed
+        lambda: one_aborted(Txn.ABORTED),
+        {("phantom-output", "aborted"): ["1/0/1"]},
+        aborted_and_open,
+        {("acked-lost", "withheld"): ["1/0/1"]},
+        by_class=True,
     ),
     Pair(
         "an output before its input was committed",

@@ -138,7 +138,8 @@ _FATAL: Final = (
 
 #: A batch that was stored before is acknowledged (KIP-98); a producer whose state the broker lost
 #: takes a new id or epoch and numbers its batches anew, so that no broker recognizes a repeat
-#: (KIP-360); a consumer goes to the position that auto.offset.reset names.
+#: (KIP-360); a consumer goes to the position that auto.offset.reset names; a member joins again
+#: under another id, and the coordinator waits for the one of before until its session ends.
 _PERMITS: Final = {
     "DUPLICATE_SEQUENCE_NUMBER": "acknowledge",
     "OUT_OF_ORDER_SEQUENCE_NUMBER": "renumber",
@@ -146,6 +147,7 @@ _PERMITS: Final = {
     "INVALID_PRODUCER_EPOCH": "renumber",
     "INVALID_PRODUCER_ID_MAPPING": "renumber",
     "OFFSET_OUT_OF_RANGE": "reposition",
+    "UNKNOWN_MEMBER_ID": "rejoin",
     **dict.fromkeys(_FATAL, "give-up"),
 }
 
