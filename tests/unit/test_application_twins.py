@@ -41,9 +41,9 @@ def one_aborted(how: Txn) -> History:
 
 def aborted_and_open() -> History:
     """The log holds input 1 twice: aborted, and in a transaction without an end."""
-    h = hidden(applied().sent(3).log(0, 1, 1, 2), 1, Txn.ABORTED)
+    h = hidden(applied().sent(3).log(0, 1, 1, 2), 2, Txn.ABORTED)
     copies = [row for row in h.rows["log"] if row["seq"] == 1]
-    copies[-1] |= {"txn": Txn.OPEN, "txn_end": -1}
+    copies[0] |= {"txn": Txn.OPEN, "txn_end": -1}
     return committed(made(h, 0, 1, 2), 4)
 
 
