@@ -122,8 +122,8 @@ class HuntNight:
     Attributes:
         rounds: that were judged.
         features: different ones that its rounds showed.
-        entries: scenarios in its corpus that showed something new in this night, those of before
-            included.
+        entries: scenarios of its corpus that showed something new in this night, whether the corpus
+            had them before or not.
         new_entries: of those, the ones that the corpus did not have before.
     """
 

@@ -104,7 +104,7 @@ def bundle_found(root: RunDir, found: Discovery) -> str:
 
 
 def known_bugs(found: Discovery) -> Sequence[str]:
-    """Return the known bugs whose affected clients and class are those of a discovery."""
+    """Return the known bugs that have the clients and the class of a discovery."""
     return [*_known_bugs(found)] if found.is_violation else []
 
 

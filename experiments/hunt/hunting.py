@@ -471,8 +471,10 @@ def _play(
 
 
 def _remove_capture(root: RunDir, name: str) -> None:
-    """Remove the captured rows of a round: a hunt of a night plays thousands. What was judged of
-    it stays."""
+    """Remove the captured rows of a round: a hunt of a night plays hundreds. What was judged of
+    it stays. The folder of a hunt may come from somebody else: a link is not followed."""
+    if (root.root / name).is_symlink():
+        return
     for each in CAPTURE:
         shutil.rmtree(root.root / name / each, ignore_errors=True)
 

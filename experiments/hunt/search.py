@@ -271,7 +271,7 @@ class Hunt:
         """Return the request for a round of an entry.
 
         Args:
-            of_hunt: its features count; those of another client do not.
+            of_hunt: its features count; the features of the reference client do not.
         """
         self._refuse_more()
         return RoundRequest(

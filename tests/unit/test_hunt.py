@@ -21,7 +21,7 @@ from experiments.hunt.changes import Choices, changed
 from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, write_entry
 from experiments.hunt.discoveries import found_file, known_bugs, smallest_file, write_found
 from experiments.hunt.features import features_of, masked, power_of_two
-from experiments.hunt.hunting import HuntRequest, _prepared
+from experiments.hunt.hunting import HuntRequest, _prepared, _remove_capture
 from experiments.hunt.search import REPEATS, Discovery, Hunt
 from experiments.judging import RoundOutcome
 from experiments.plans import read_scenario
@@ -119,6 +119,18 @@ def test_rounds_that_showed_nothing_new_are_named() -> None:
             nothing_new.append(f"round-{number:04d}")
     assert named == nothing_new != []
     assert hunting.played == 40
+
+
+def test_captured_rows_are_removed_in_the_folder_of_the_hunt_alone(tmp_path: Path) -> None:
+    root, theirs = RunDir(tmp_path / "hunt"), tmp_path / "theirs"
+    for folder in (root.root / "round-0001", theirs):
+        (folder / "raw").mkdir(parents=True)
+        (folder / "result.json").touch()
+    (root.root / "round-0002").symlink_to(theirs)
+    for name in ("round-0001", "round-0002"):
+        _remove_capture(root, name)
+    assert [*(root.root / "round-0001").iterdir()] == [root.root / "round-0001" / "result.json"]
+    assert (theirs / "raw").is_dir()
 
 
 def test_the_same_seed_and_outcomes_ask_for_the_same_rounds() -> None:
