@@ -76,10 +76,14 @@ if TYPE_CHECKING:
     default="",
     metavar="NAME[@VERSION]",
     shell_complete=completion.workers,
-    help="Client that what is found is played with, too; `none` for no other. Default: another "
-    "client of the system.",
+    help="Client that plays each finding, too; `none` for no other. Default: another client of the "
+    "system.",
 )
-@click.option("--resume", metavar="RUN", help="Continue the hunt in this folder.")
+@click.option(
+    "--resume",
+    metavar="RUN",
+    help="Continue the hunt in this folder; give --budget or --rounds, and --corpus, again.",
+)
 @click.option(
     "--variant", default="", shell_complete=completion.variants, help="Variant of SCENARIO to use."
 )
@@ -100,7 +104,7 @@ def hunt(
     Each round changes faults, load or settings of a scenario that showed something new: a class of
     anomalies, an error, a line in a log, two faults at the same time. Without SCENARIO, it begins
     with a short load without faults. What breaks a promise is played twice more and kept as a
-    scenario. The exit code is 1 if something was found, 0 if nothing was, and 3 if no round was
+    scenario. The exit code is 1 if a promise was broken, 0 if none was, and 3 if no round was
     judged.
     """
     from analysis.classes import CLASSES

@@ -20,7 +20,7 @@ _HEAD: Final = (
     "This page is for people who choose or maintain a client library of Kafka. It says what became "
     "of each message when every broker worked, and answered one kind of request with one error. "
     "The suite `answers` measures it: `./brokerstorm suite run answers`, and then "
-    "`python -m bench.client_answers` adds the results of the newest night."
+    "`python -m bench.client_answers` adds the results of the newest run of the suite."
 )
 _SCENARIO: Final = (
     "Each client has a topic and a group of its own, and all of them run at the same time, at 20 "
@@ -36,7 +36,7 @@ _COLUMNS: Final = (
     "more than once. `back`: time from the end of the fault to the first message that was "
     "acknowledged or delivered. `died`: the client declared itself dead or its process ended. "
     "`hung`: calls without an answer after twelve seconds, or a consumer without messages for "
-    "eight."
+    "eight. An empty cell is 0."
 )
 
 
@@ -95,7 +95,7 @@ def _end(each: ClientAnswer) -> str:
 
 
 def _table(error: str, rows: list[ClientAnswer]) -> list[str]:
-    kind = "An error that clients may try again after."
+    kind = "A retriable error."
     if permits := _permits(error):
         kind = _KINDS[permits]
     if _waits_for_members(rows[0]):

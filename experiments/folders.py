@@ -70,7 +70,7 @@ def playing(root: RunDir, goes_on: str, so_far: Callable[[], str] = lambda: "") 
             yield
         except BrokerstormError as error:
             if root.root.exists() and (isinstance(error, Interrupted) or not error.hint):
-                error.hint = f"{so_far()}`{goes_on}` goes on"
+                error.hint = f"{so_far()}`{goes_on}` continues"
             raise
 
 

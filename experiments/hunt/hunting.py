@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import random
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -144,7 +145,8 @@ def hunt(
         root, asked = _prepared(context, request, root)
     else:
         root, asked = begun(context.run_dir, request.resume, KIND, HuntQuestion)
-    with playing(root, f"brokerstorm hunt --resume {root.run_id}"):
+    more = f" --corpus {shlex.quote(str(request.corpus))}" if request.corpus else ""
+    with playing(root, f"brokerstorm hunt --resume {root.run_id} --budget 30m{more}"):
         try:
             return _play(context, request, root, asked, session)
         except BrokerstormError as error:

@@ -39,8 +39,8 @@ def test_what_a_killed_process_left_is_ended_by_who_holds_the_folder_alone(
 @pytest.mark.parametrize(
     ("error", "hint"),
     [
-        (Interrupted("stopped", signal_number=2), f"`{GOES_ON}` goes on"),
-        (EnvironmentNotReady("no leader"), f"`{GOES_ON}` goes on"),
+        (Interrupted("stopped", signal_number=2), f"`{GOES_ON}` continues"),
+        (EnvironmentNotReady("no leader"), f"`{GOES_ON}` continues"),
         (HealError("still paused", hint="`brokerstorm clean`"), "`brokerstorm clean`"),
     ],
 )
