@@ -314,6 +314,12 @@ def write_json(path: Path, document: Any) -> None:
         file.write("\n")
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all. A link of that name is replaced, and not followed."""
+    with _appearing(path) as file:
+        file.write(text)
+
+
 def write_jsonl(path: Path, rows: Iterable[Document]) -> None:
     """Write a JSON-lines file as `write_json` writes a document: whole or not at all."""
     with _appearing(path) as file:

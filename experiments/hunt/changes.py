@@ -153,7 +153,7 @@ def _change_load(data: Document, draw: _Draw) -> str:
     load = data["load"]
     key, values = draw.rng.choice((("rate", _RATES), ("payload", _PAYLOADS)))
     value = draw.rng.choice(values)
-    changed = {"rate": load["rate"], "payload": load.get("payload"), key: value}
+    changed = {"rate": load.get("rate"), "payload": load.get("payload"), key: value}
     sizes = [each for each in changed.values() if isinstance(each, int | float)]
     if len(sizes) == 2 and sizes[0] * sizes[1] > _MOST_BYTES_PER_S:
         return ""
@@ -175,8 +175,11 @@ def _change_count(data: Document, draw: _Draw) -> str:
 
 
 def _change_lanes(data: Document, draw: _Draw) -> str:
-    name = draw.rng.choice(sorted(data["load"]["producers"]))
-    producer = data["load"]["producers"][name]
+    producers = data["load"].get("producers")
+    if not producers:
+        return ""
+    name = draw.rng.choice(sorted(producers))
+    producer = producers[name]
     if draw.rng.random() < 0.5:
         producer.pop("keys", None)
         return _set(producer, "lanes", "partition", f"producers.{name}.lanes")

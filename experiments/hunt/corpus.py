@@ -19,7 +19,7 @@ from experiments.plans import JARS
 from experiments.resolved import key_of
 from harness.contracts import typed
 from harness.errors import BrokerstormError, UsageError
-from harness.rundir import Document
+from harness.rundir import Document, write_text
 from harness.systems import DEFAULT
 from harness.toolchains.own_builds import PREFIX
 from harness.yaml_lines import parse, read
@@ -76,9 +76,7 @@ def write_entry(folder: Path, entry: CorpusEntry) -> None:
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{entry.name}{SUFFIX}"
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(text)
-    unfinished.replace(path)  # after a kill there is the old file, the new one, or none
+    write_text(path, text)  # after a kill there is the old file, the new one, or none
 
 
 def read_corpus(

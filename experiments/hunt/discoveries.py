@@ -15,7 +15,7 @@ from experiments.plans import read_scenario
 from experiments.shrink.document import difference, smallest_text
 from experiments.shrink.words import file_text
 from harness.errors import BrokerstormError
-from harness.rundir import Document, RunDir
+from harness.rundir import Document, RunDir, write_text
 from harness.scenario.bundled import bundled_bugs
 from harness.scenario.file import variants
 
@@ -79,12 +79,12 @@ def write_found(root: RunDir, found: Discovery, command: str) -> None:
         f"  brokerstorm {plays}",
         "",
     ]
-    path.write_text(file_text(data, head, {}))
+    write_text(path, file_text(data, head, {}))
     if found.search is not None and found.search.applied:
         fixed = found.reference if differs_from_reference(found) else None
         day = time.strftime("%Y-%m-%d")
         text = smallest_text(found.search, command=command, day=day, fixed=fixed, bug=_bug(found))
-        smallest_file(root, found).write_text(text)
+        write_text(smallest_file(root, found), text)
 
 
 def _bug(found: Discovery) -> Document:

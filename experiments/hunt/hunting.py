@@ -19,7 +19,7 @@ import faults
 from experiments.campaign import CampaignRunner
 from experiments.context import CommandContext
 from experiments.experiment import Budget, Rounds
-from experiments.folders import CAPTURE, begun, close_run_folder, keep_asked, playing
+from experiments.folders import CAPTURE, begun, close_run_folder, keep_asked, kept, playing
 from experiments.hunt.changes import Choices, load_seconds
 from experiments.hunt.corpus import CorpusEntry, read_corpus, write_entry
 from experiments.hunt.discoveries import (
@@ -30,7 +30,8 @@ from experiments.hunt.discoveries import (
     smallest_file,
     write_found,
 )
-from experiments.hunt.search import Discovery, Hunt
+from experiments.hunt.search import NO_REFERENCE, Discovery, Hunt
+from experiments.judging import RoundOutcome
 from experiments.plans import drawn, read_scenario, resolve_scenario
 from experiments.preflight import preflight
 from experiments.resolved import Resolved, RoundOptions, key_of
@@ -39,7 +40,7 @@ from experiments.shrink.search import Search, Wanted
 from experiments.shrink.targets import pinned_data, read_target
 from experiments.shrink.words import file_text
 from harness.errors import BrokerstormError, UsageError, did_you_mean
-from harness.rundir import Document, RunDir, new_run, write_json
+from harness.rundir import Document, RunDir, new_run, reading, write_json
 from harness.systems import DEFAULT, SYSTEMS
 from harness.workers import known_workers, load_worker
 
@@ -67,8 +68,6 @@ _COSTLY: Final = frozenset(
 )
 #: Part of the budget that searches for the smallest scenarios may take.
 _SEARCH_SHARE: Final = 0.25
-#: For `--reference`: what is found is played with no other client.
-NO_REFERENCE: Final = "none"
 #: Keys of clients whose values their workers list.
 _VALUES: Final[Mapping[str, Sequence[Ability]]] = {
     "producers": ("calls", "results"),
@@ -150,7 +149,8 @@ def hunt(
         try:
             return _play(context, request, root, asked, session)
         except BrokerstormError as error:
-            close_run_folder(root, error)
+            if request.resume is None:  # a folder that was there before is not removed
+                close_run_folder(root, error)
             raise
 
 
@@ -248,15 +248,20 @@ def _first(context: CommandContext, request: HuntRequest) -> Document:
     if not request.scenario:
         data["faults"] = []
         load.update(duration=ROUND_S, warm_up=_WARM_UP_S)
-    for side in _VALUES:
-        for name, spec in getattr(target.scenario.load, side).items():
-            load[side][name]["client"] = spec.client  # also where the file leaves it to the default
+    _write_clients(data, target.scenario)
     if not isinstance(load.get("rate"), int | float):
         load["rate"] = min(_RATE_PER_S, (load.get("rate") or {}).get("at_most") or _RATE_PER_S)
     # The machine need not keep the rate of each changed scenario.
     data["require"] = {**data.get("require", {}), "rate_ratio": 0.0}
     _use(data, worker, version)
     return data
+
+
+def _write_clients(data: Document, scenario: Scenario) -> None:
+    """Write the client of each producer and consumer where the file leaves it to the default."""
+    for side in _VALUES:
+        for name, spec in getattr(scenario.load, side).items():
+            data["load"][side][name]["client"] = spec.client
 
 
 def _prepare_entry(
@@ -268,6 +273,9 @@ def _prepare_entry(
         BrokerstormError: it cannot be played, as it was stored or with this client.
     """
     _resolved(root, options, entry.scenario, entry.seed)
+    if not any(entry.scenario["load"].get(side) for side in _VALUES):
+        raise UsageError("has neither producers nor consumers")
+    _write_clients(entry.scenario, _read(root, entry.scenario))
     _use(entry.scenario, *_worker_of(request.client))
     _resolved(root, options, entry.scenario, entry.seed)
 
@@ -427,14 +435,17 @@ def _play(
             inventories[key] = _resolved(root, options, data, asked.seed).timelines[0].inventory
         return inventories[key]
 
-    # The cluster is started with what any of the faults needs.
-    steps = [_first_step(name, inventory(asked.data), asked.data) for name in asked.kinds]
-    plans = [plan({**asked.data, "faults": [step]}, asked.seed) for step in steps]
-    if asked.reference:
-        plans.append(plan(_with_reference(asked.reference, asked.data)[0], asked.seed))
-    resolved = Resolved(
-        plans=[plan(asked.data, asked.seed), *plans], options=options, seed=asked.seed
-    )
+    with reading(root):  # the folder of a hunt that is continued may come from somebody else
+        # The cluster is started with what any of the faults needs.
+        steps = [_first_step(name, inventory(asked.data), asked.data) for name in asked.kinds]
+        plans = [plan({**asked.data, "faults": [step]}, asked.seed) for step in steps]
+        if asked.reference:
+            plans.append(plan(_with_reference(asked.reference, asked.data)[0], asked.seed))
+        first = plan(asked.data, asked.seed)
+        choices = Choices(kinds=asked.kinds, inventory=inventory, values=_values(asked.data))
+        for entry in asked.before:
+            _prepare_entry(request, options, root, entry)
+    resolved = Resolved(plans=[first, *plans], options=options, seed=asked.seed)
     with CampaignRunner(context, resolved, root, asked.command, session=session) as campaign:
         budget = Budget(request.budget_s)
         began = time.monotonic()
@@ -446,16 +457,12 @@ def _play(
             first=asked.data,
             seed=asked.seed,
             plan=plan,
-            choices=Choices(
-                kinds=asked.kinds,
-                inventory=inventory,
-                values=_values(asked.data),
-            ),
+            choices=choices,
             repeat=repeat,
             before=asked.before,
             known=frozenset(asked.known),
             is_calm=asked.is_calm,
-            rounds_at_most=request.rounds,
+            rounds_at_most=_most_rounds(root, request.rounds),
             reference=partial(_with_reference, asked.reference) if asked.reference else None,
             search=search,
             search_s=asked.search_s,
@@ -470,6 +477,12 @@ def _play(
                 campaign.progress.note(why_not)
     write_json(root.root / RESULT, document(root, hunting, corpus, asked.command))
     return root, hunting, corpus
+
+
+def _most_rounds(root: RunDir, asked: int | None) -> int | None:
+    """Return the limit of rounds. Rounds that were played before count, and none of them is left
+    out, or what they had found would be missing."""
+    return None if asked is None else max(asked, len(kept(root, RoundOutcome)))
 
 
 def _remove_capture(root: RunDir, name: str) -> None:
@@ -515,6 +528,7 @@ def _read(root: RunDir, data: Document) -> Scenario:
         BrokerstormError: it is none.
     """
     path = root.root / CANDIDATE
+    path.unlink(missing_ok=True)  # it may be a link of somebody else's
     path.write_text(file_text(data, [], {}))
     return read_scenario(str(path))
 

@@ -28,6 +28,8 @@ from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError, EnvironmentNotReady, Exit, UsageError
 from harness.rundir import Document
 
+#: Instead of a reference client: what is found is played with no other client.
+NO_REFERENCE: Final = "none"
 #: Rounds of a scenario that showed a violation, the first one included.
 REPEATS: Final = 3
 #: Changes that are drawn for one round until one of them can be played.
@@ -186,8 +188,13 @@ class Hunt:
         """Play one entry, and again if it is needed."""
         self._keys.add(entry.name)
         outcome = yield from self._play(entry)
-        if outcome.run is not None:
-            yield from self._repeat(entry, outcome)
+        if outcome.run is None:
+            return
+        is_new = self.last_new == self.played
+        yield from self._repeat(entry, outcome)
+        is_found = any(outcome.name in found.rounds for found in self.found)
+        if not (is_new or is_found or outcome.run.violations):
+            self.on_nothing_new(outcome.name)
 
     def _repeat(self, entry: CorpusEntry, outcome: RoundOutcome) -> Strategy[None]:
         """Play a round again that showed what was not found before."""
@@ -309,8 +316,6 @@ class Hunt:
             self.last_new = self.played
             self.entries.append(replace(entry, features=tuple(outcome.features)))
             self.on_entry(self.entries[-1])
-        if not is_new and outcome.run is not None and not outcome.run.violations:
-            self.on_nothing_new(outcome.name)
 
     def _new_in(self, outcome: RoundOutcome) -> list[str]:
         return [feature for feature in outcome.features if feature not in self.seen]

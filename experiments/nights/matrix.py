@@ -13,6 +13,7 @@ from itertools import product
 from typing import Final, TypeVar
 
 from analysis.classes import CLASSES
+from experiments.hunt.search import NO_REFERENCE
 from experiments.nights.file import SuiteFile
 from experiments.nights.model import HuntSpec, MatrixSpec
 from experiments.versions import DEFAULT, Chosen
@@ -236,6 +237,13 @@ def _of_hunt(file: SuiteFile, number: int, spec: HuntSpec, axes: Axes) -> Iterat
     if library and library not in axes.clients:
         did = did_you_mean(library, axes.clients)
         raise file.error((*at, "client"), f"{library} is unknown; {did}")
+    reference = spec.reference.partition("@")[0]
+    if reference and reference not in (*axes.clients, NO_REFERENCE):
+        did = did_you_mean(reference, axes.clients)
+        raise file.error((*at, "reference"), f"{reference} is unknown; {did}")
+    corpus = (file.path.parent / spec.corpus).resolve() if spec.corpus else None
+    if corpus and file.path.parent.resolve() not in corpus.parents:
+        raise file.error((*at, "corpus"), "must be a folder below the one of this file")
     if unknown := next((cls for cls in spec.known if cls not in CLASSES), None):
         did = did_you_mean(unknown, CLASSES)
         raise file.error((*at, "known"), f"{unknown} is not a class; {did}")
@@ -260,7 +268,7 @@ def _of_hunt(file: SuiteFile, number: int, spec: HuntSpec, axes: Axes) -> Iterat
             guess_s=spec.budget + axes.overhead_s,
             hunt=HuntCell(
                 budget_s=spec.budget,
-                corpus=str((file.path.parent / spec.corpus).absolute()) if spec.corpus else "",
+                corpus=str(corpus or ""),
                 known=tuple(spec.known),
                 reference=spec.reference,
                 is_calm=not spec.scenario,

@@ -271,7 +271,8 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         )
         if ended.verdict != "broken" and cell.hunt is not None:
             folder = self._dir.folder(ended.folder)
-            return [hunt_round(folder, cell, labels, ended, read_json(folder.root / RESULT))]
+            with reading(folder):
+                return [hunt_round(folder, cell, labels, ended, read_json(folder.root / RESULT))]
         if ended.verdict != "broken":
             rows = rounds_with_hours(self._dir.folder(ended.folder), labels)
             return with_whole_time(rows, ended.duration_s)

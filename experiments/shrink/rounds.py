@@ -95,7 +95,8 @@ def shrink(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, Sea
         try:
             return root, _search(context, request, root, asked, out), out
         except BrokerstormError as error:
-            close_run_folder(root, error)
+            if request.resume is None:  # a folder that was there before is not removed
+                close_run_folder(root, error)
             raise
 
 

@@ -61,7 +61,8 @@ def file_text(
 ) -> str:
     """A scenario file: lines of a comment at its head, others above the keys that they are
     about."""
-    lines = [f"# {line}".rstrip() for line in head]
+    # A line of a comment may hold words of a file from somebody else: it stays a comment.
+    lines = [f"# {part}".rstrip() for line in head for part in line.splitlines() or [""]]
     lines += _lines(data, (), comments)
     return "\n".join(lines) + "\n"
 
@@ -74,7 +75,7 @@ def _lines(
         here = (*at, key)
         if inner in ({}, []):
             continue
-        yield from (f"{indent}# {text}" for text in comments.get(here, ()))
+        yield from (f"{indent}# {' '.join(text.split())}" for text in comments.get(here, ()))
         name = _flow(key)
         is_commented = any(len(path) > len(here) and path[: len(here)] == here for path in comments)
         if isinstance(inner, list) and inner and isinstance(inner[0], Mapping):

@@ -42,6 +42,17 @@ _FRESH_S: Final = 6 * 3600.0
 _VERSION: Final = re.compile(r"(?:\d+:)?(?P<upstream>.+?)(?:-[^-]*)?")
 
 
+#: Whatever the settings of this machine say, packages without a signature are refused.
+_VERIFIED: Final = (
+    *("-o", "Acquire::AllowInsecureRepositories=false"),
+    *("-o", "Acquire::AllowWeakRepositories=false"),
+    *("-o", "Acquire::AllowDowngradeToInsecureRepositories=false"),
+    *("-o", "APT::Get::AllowUnauthenticated=false"),
+)
+#: An index that could not be read is an error; apt's own default is a warning.
+_WHOLE: Final = ("-o", "APT::Update::Error-Mode=any")
+
+
 class PackageSource(NamedTuple):
     """A source of packages; ``key`` is empty where apt does not say which file has its keys."""
 
@@ -141,7 +152,7 @@ class PackageIndex:
     ) -> str:
         require_tools(name)
         options = ["-c", str(self._read())] if self.suite else []
-        return _run([tool, *options, *words], timeout_s, name, folder)
+        return _run([tool, *options, *_VERIFIED, *words], timeout_s, name, folder)
 
     def _read(self) -> Path:
         """Read the index of another suite unless that was done some hours ago; returns the settings
@@ -153,7 +164,8 @@ class PackageIndex:
             with FileLock(root / "lock", timeout=_FETCH_S):
                 if not _is_fresh(stamp):
                     self._prepare(root, settings)
-                    _run(["apt-get", "-c", str(settings), "-q", "update"], _FETCH_S, self.label)
+                    update = ["apt-get", "-c", str(settings), *_VERIFIED, *_WHOLE, "-q", "update"]
+                    _run(update, _FETCH_S, self.label)
                     stamp.touch()
         except Timeout:
             raise EnvironmentNotReady(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,15 +21,16 @@ from experiments.hunt.changes import Choices, changed
 from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, write_entry
 from experiments.hunt.discoveries import found_file, known_bugs, smallest_file, write_found
 from experiments.hunt.features import features_of, masked, power_of_two
-from experiments.hunt.hunting import HuntRequest, _prepared, _remove_capture
+from experiments.hunt.hunting import HuntRequest, _most_rounds, _prepared, _remove_capture
 from experiments.hunt.search import REPEATS, Discovery, Hunt
 from experiments.judging import RoundOutcome
 from experiments.plans import read_scenario
 from experiments.resolved import node_roles
 from experiments.shrink.reductions import pinned, shape_of
 from experiments.shrink.search import Search, Wanted
+from experiments.shrink.words import file_text
 from harness.errors import UsageError
-from harness.rundir import RunDir
+from harness.rundir import RunDir, write_jsonl
 from harness.scenario.file import variants
 from harness.scenario.model import Scenario
 from tests.made_up import answered, judged
@@ -119,6 +120,31 @@ def test_rounds_that_showed_nothing_new_are_named() -> None:
             nothing_new.append(f"round-{number:04d}")
     assert named == nothing_new != []
     assert hunting.played == 40
+
+
+def test_a_round_that_is_evidence_keeps_its_rows() -> None:
+    """A line that was first seen in a round with a violation is found in a later round, in which
+    nothing is new."""
+    line = "log client this is a bug, please report"
+    named: list[str] = []
+    rounds = Rounds(features=lambda data: [line] if data["faults"] else [])
+    rounds.violates = lambda data: len(rounds.played) == 2
+    hunting = rounds.hunt(on_nothing_new=named.append)
+    evidence = {name for found in hunting.found for name in found.rounds}
+    assert [each.what for each in hunting.found] == [("acked-lost",), (line,)]
+    assert not evidence & set(named)
+
+
+def test_rounds_that_were_played_are_taken_in_whatever_the_limit_is(tmp_path: Path) -> None:
+    root = RunDir(tmp_path)
+    outcomes = [replace(judged(passing()), name=f"round-{n}", key="x") for n in range(3)]
+    write_jsonl(root.root / "rounds.jsonl", map(asdict, outcomes))
+    assert [_most_rounds(root, asked) for asked in (2, 5, None)] == [3, 5, None]
+
+
+def test_words_of_somebody_else_stay_in_a_comment() -> None:
+    text = file_text({"name": "x"}, ["changed last: load\nworkers: [./theirs]\u2028name: y"], {})
+    assert yaml.safe_load(text) == {"name": "x"}
 
 
 def test_captured_rows_are_removed_in_the_folder_of_the_hunt_alone(tmp_path: Path) -> None:
@@ -408,6 +434,16 @@ def test_a_corpus_is_read_as_it_was_written_and_damaged_files_are_left_out(tmp_p
     assert any("is for nats, and this hunt is on kafka" in line for line in left_out)
 
 
+def test_a_link_in_a_corpus_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    entry = CorpusEntry(scenario=SCENARIO, seed=5, features=())
+    theirs = tmp_path / "theirs"
+    theirs.write_text("theirs")
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / f"{entry.name}.yaml").symlink_to(theirs)
+    write_entry(tmp_path / "corpus", entry)
+    assert theirs.read_text() == "theirs"
+
+
 def test_an_entry_that_is_played_with_a_newer_client_keeps_its_name() -> None:
     newer = copy.deepcopy(SCENARIO)
     newer["load"]["producers"]["app"]["client_version"] = "2.16.1"
@@ -425,12 +461,17 @@ def test_entries_that_are_no_scenarios_are_left_out(tmp_path: Path) -> None:
     told: list[str] = []
     corpus = tmp_path / "corpus"
     corpus.mkdir()
+    no_client = {**SCENARIO, "load": {"duration": 5, "producers": {"app": {}}}}
+    name = name_of(no_client)
+    write_entry(corpus, CorpusEntry(scenario=no_client, seed=1, features=()))
     for number, scenario in enumerate(({}, {"load": 7}, {"name": "x", "load": {"producers": []}})):
         stored = {"schema_version": 1, "scenario": scenario, "seed": 1, "features": []}
         (corpus / f"{number}.yaml").write_text(yaml.safe_dump(stored))
     given = {"scenario": "kafka-smoke", "corpus": corpus, "budget_s": 600.0, "client": "sarama"}
     _, asked = _prepared(settings, HuntRequest(**{**NOTHING_ELSE, **given}))
-    assert asked.before == []
+    assert [each.scenario["load"]["producers"]["app"]["client"] for each in asked.before] == [
+        "sarama"
+    ], name
     assert [line.split(": ")[1] for line in told] == [
         str(corpus / f"{number}.yaml") for number in range(3)
     ]

@@ -184,6 +184,14 @@ def test_of_several_clients_in_one_repository_only_the_default_one_is_meant() ->
             "name: m\nhunts:\n- {client: sarama, budget: 1m}\n- {client: sarama, budget: 2m}",
             "hunts[1]: hunt sarama is there twice",
         ),
+        (
+            "name: m\nhunts:\n- {client: sarama, budget: 1m, reference: kafka-pythn}",
+            "hunts[0].reference: kafka-pythn is unknown; did you mean kafka-python",
+        ),
+        (
+            "name: m\nhunts:\n- {client: sarama, budget: 1m, corpus: .}",
+            "hunts[0].corpus: must be a folder below the one of this file",
+        ),
         (HEAD + "{}", "mine.yaml:3: cells[0]: is an empty matrix: it names neither scenarios"),
         (HEAD + "{clients: {sarama: [latest]}}", "mine.yaml:3: cells[0]: is an empty matrix"),
         (HEAD + "scenario: [smoke]", "cells[0].scenario: unknown key, got ['smoke']; did"),
