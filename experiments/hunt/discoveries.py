@@ -1,4 +1,4 @@
-"""What a hunt found, as files: the scenario, the smallest one, and a bundle for a report; and the
+"""Writes what a hunt found: the scenario, the smallest one, and a bundle for a report; finds the
 known bugs that look like it."""
 
 from __future__ import annotations

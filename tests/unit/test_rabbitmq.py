@@ -28,6 +28,7 @@ from harness.systems.rabbitmq.admin import (
     Queue,
     RabbitMqAdmin,
     RaftView,
+    _connections_at,
     _members_of_streams,
 )
 from harness.systems.rabbitmq.amqp import native
@@ -46,6 +47,28 @@ from harness.workers import known_workers, load_worker
 
 RABBITMQ = SYSTEMS["rabbitmq"]
 STREAM = {"x-queue-type": "stream"}
+
+
+# ----- connections --------------------------------------------------------------------------------
+
+
+class Connections:
+    """A node with two connections; one of them is closing."""
+
+    def call(self, module: str, function: str, *arguments: Any) -> Any:
+        if function == "local_connections":
+            return ["open", "closing"]
+        properties = [(b"instance", "longstr", b"producer-1")]
+        is_open = arguments[0] == "open"
+        return [
+            ("name", arguments[0].encode()),
+            ("client_properties", properties if is_open else Atom("")),
+        ]
+
+
+def test_a_connection_that_is_closing_is_no_longer_there() -> None:
+    link: Any = Connections()
+    assert _connections_at(link) == {"open": ("open", {"instance": "producer-1"})}
 
 
 # ----- settings of queues -------------------------------------------------------------------------

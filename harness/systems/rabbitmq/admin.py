@@ -659,6 +659,8 @@ def _connections_at(link: ErlangLink) -> dict[str, tuple[Pid, Mapping[str, str]]
             items = dict(link.call("rabbit_networking", "connection_info", pid, asked))
         except Refused:  # it has ended meanwhile
             continue
+        if not isinstance(items["client_properties"], list):
+            continue  # it is closing, and no longer knows them
         properties = {
             key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
             for key, kind, value in items["client_properties"]
