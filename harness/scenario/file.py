@@ -116,13 +116,13 @@ def load_scenario(
         path, text, data, places, tuple(parsed), clients, classes, check_faults, pin, reserved
     )
     scenario = _validated(data, source)
+    variants(scenario)
     scenario._written_out = written_out(
         kept_data,
         scenario,
         _clients(scenario, source) or {},
         lambda name: config_of(scenario, name, _reserved(scenario, source))[0],
     )
-    variants(scenario)
     return scenario
 
 

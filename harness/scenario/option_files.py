@@ -104,14 +104,36 @@ def _encode_payloads(
     """Encode bodies that name a schema file, in the data of a scenario and of its variants; whether
     there are any."""
     base = _payload(made)
-    found = False
-    for part in [made, *overrides]:
-        own = _payload(part)
-        whole = own if part is made else deep_merge(base, own)
-        if own is not None and payload_schema(whole):
-            found = True
-            part["load"]["payload"] = encoded_payload(whole, folder)
-    return found
+    whole = [(part, deep_merge(base, own)) for part in overrides if (own := _payload(part))]
+    if not any(_names_schema(each) for each in (base, *(payload for _, payload in whole))):
+        return False
+    below = _encoded(base, folder)
+    # Not while they are read: a file can have one override for several variants (`*name`).
+    if base is not None:
+        made["load"]["payload"] = below
+    for part, payload in whole:
+        part["load"]["payload"] = _laid_over(below, _encoded(payload, folder))
+    return True
+
+
+def _names_schema(payload: Any) -> bool:
+    """Whether a payload names a schema file, with keys that go together: `--set` may replace what
+    the scenario file has."""
+    try:
+        return bool(payload_schema(payload))
+    except ValueError:
+        return False
+
+
+def _encoded(payload: Any, folder: Path) -> Any:
+    return encoded_payload(payload, folder) if _names_schema(payload) else payload
+
+
+def _laid_over(below: Any, payload: Any) -> Any:
+    """The payload of a variant as an override: keys that only the one below it has are null."""
+    if not isinstance(below, Mapping) or not isinstance(payload, Mapping):
+        return payload
+    return {**{key: None for key in below if key not in payload}, **payload}
 
 
 def _payload(part: Mapping[str, Any]) -> Any:

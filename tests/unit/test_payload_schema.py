@@ -175,6 +175,56 @@ def test_one_line_names_what_is_wrong(folder: Path, payload: dict[str, Any], wor
     assert "\n" not in text
 
 
+@pytest.mark.parametrize(
+    ("base", "own"),
+    [
+        (AVRO, {"template": None, "avro": None, "bytes": 100}),
+        (AVRO, {"template": None, "avro": None, "sizes": {200: "70%", 1000: "30%"}}),
+        (AVRO, {"template": "{id} €", "avro": None}),
+        (AVRO, {"avro": None, "protobuf": "order.desc", "message": "shop.Order"}),
+        (AVRO, 100),
+        ({"bytes": 100, "compressible": "60%"}, AVRO | {"bytes": None, "compressible": None}),
+        (100, AVRO),
+    ],
+)
+def test_what_is_written_out_has_the_payload_of_each_variant(
+    folder: Path, base: Any, own: Any
+) -> None:
+    other = {"override": {"load": {"payload": own}}, "expect": "clean"}
+    scenario = scenario_of(
+        folder, base, variants={"base": {"expect": "clean"}, "one": other, "two": other}
+    )
+    elsewhere = folder / "elsewhere" / "x.yaml"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text(scenario.text)
+    again = load_scenario(elsewhere, clients=known_workers, classes=["acked-lost"])
+    bodies = [[each.load.payload for _, each, _ in variants(one)] for one in (scenario, again)]
+    assert bodies[0] == bodies[1]
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({"bytes": 5}, "avro cannot be combined with bytes"),
+        ({"avro": 5}, "avro must be the path of an Avro schema"),
+        ({"avro": "none.avsc"}, "cannot read "),
+    ],
+)
+def test_one_line_names_what_is_wrong_with_a_variant(folder: Path, own: Any, words: str) -> None:
+    one = {"override": {"load": {"payload": own}}, "expect": "clean"}
+    with pytest.raises(ScenarioError) as caught:
+        scenario_of(folder, AVRO, variants={"one": one})
+    text = str(caught.value)
+    assert "variants.one.override.load.payload" in text
+    assert words in text
+
+
+def test_a_setting_replaces_a_payload_with_keys_that_do_not_go_together(folder: Path) -> None:
+    path = folder / "scenario.yaml"
+    path.write_text(yaml.safe_dump({"name": "x", "load": {"payload": AVRO | {"bytes": 5}}}))
+    assert load_scenario(path, overrides=["load.payload=100"]).load.payload == 100
+
+
 def test_a_missing_library_is_named_with_the_command_that_installs_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
