@@ -202,10 +202,12 @@ def _protobuf_body(path: Path, name: str, values: Any) -> bytes:
 def _compiled(path: Path) -> bytes:
     """Compile a .proto file, with protoc of this machine or of grpcio-tools."""
     read_text(path, _MOST_BYTES)  # names what is wrong with the file
+    # protoc takes a path that begins with - for an option, and one with @ for a file of options.
+    file = path.absolute()
     if protoc := shutil.which("protoc"):
         compiler = [protoc]
     elif find_spec("grpc_tools"):
-        compiler = [sys.executable, "-m", "grpc_tools.protoc"]
+        compiler = [sys.executable, "-P", "-m", "grpc_tools.protoc"]
     else:
         raise EnvironmentNotReady(
             f"load.payload.protobuf: {path.name} needs protoc, which is not installed",
@@ -213,12 +215,13 @@ def _compiled(path: Path) -> bytes:
         )
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "set"
-        options = [f"-I{path.parent}", "--include_imports", f"--descriptor_set_out={made}"]
+        options = [f"-I{file.parent}", "--include_imports", f"--descriptor_set_out={made}"]
         try:
             done = subprocess.run(
-                [*compiler, *options, str(path)],
+                [*compiler, *options, str(file)],
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
+                errors="replace",
                 check=False,
                 timeout=_COMPILE_S,
             )
@@ -227,4 +230,10 @@ def _compiled(path: Path) -> bytes:
         if done.returncode:
             first = next(iter(done.stderr.strip().splitlines()), "protoc failed")
             raise UsageError(f"{path} cannot be compiled: {first[:300]}")
-        return made.read_bytes()
+        try:
+            return made.read_bytes()
+        except OSError as error:
+            raise UsageError(
+                f"{path} cannot be compiled: {' '.join(compiler)} made no set of descriptors "
+                f"({error.strerror}); make one yourself, and name it"
+            ) from error

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -173,6 +175,60 @@ def test_one_line_names_what_is_wrong(folder: Path, payload: dict[str, Any], wor
     assert "load.payload: " in text
     assert words in text
     assert "\n" not in text
+
+
+def refused(folder: Path, payload: dict[str, Any]) -> str:
+    """The one line by which a payload is refused."""
+    with pytest.raises(ScenarioError) as caught:
+        scenario_of(folder, payload)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def record(name: str, *fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+@PROTOC
+@pytest.mark.parametrize("name", ["@order.proto", "--order.proto", "-I.proto"])
+def test_a_name_that_protoc_takes_for_an_option_is_a_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (folder / "order.proto").rename(folder / name)
+    monkeypatch.chdir(folder)
+    named = {"protobuf": name, "message": "shop.Order"}
+    assert "{id:40}" in str(scenario_of(Path(), {"template": VALUES, **named}).load.payload)
+
+
+@pytest.mark.skipif(not find_spec("grpc_tools"), reason="there are no grpcio-tools")
+def test_no_module_of_the_current_folder_is_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "grpc_tools").mkdir()
+    (folder / "grpc_tools" / "__init__.py").touch()
+    (folder / "grpc_tools" / "protoc.py").write_text("raise SystemExit('code of a stranger')")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    named = {"protobuf": "order.proto", "message": "shop.Order"}
+    assert "{id:40}" in str(scenario_of(folder, {"template": VALUES, **named}).load.payload)
+
+
+@PROTOC
+def test_what_protoc_says_needs_not_be_a_text(folder: Path) -> None:
+    (folder / "order.proto").write_text('syntax = "proto3"; import "\\377.proto";')
+    text = refused(folder, PROTOBUF | {"protobuf": "order.proto"})
+    assert "order.proto cannot be compiled: " in text
+
+
+def test_a_protoc_that_makes_no_file_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: "/opt/protoc")
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0, "", "")
+    )
+    text = refused(folder, PROTOBUF | {"protobuf": "order.proto"})
+    assert "order.proto cannot be compiled: /opt/protoc made no set of descriptors" in text
 
 
 @pytest.mark.parametrize(
