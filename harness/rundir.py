@@ -475,7 +475,7 @@ def json_object(text: str) -> Document:
         raise ValueError("nested too deeply") from None
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")
-    if text.count("{") + text.count("[") > MOST_DEPTH and _is_deeper(found, MOST_DEPTH):
+    if text.count("{") + text.count("[") > MOST_DEPTH and is_deeper(found, MOST_DEPTH):
         raise ValueError("nested too deeply")
     return _encodable(found) if "\\ud" in text.lower() else found
 
@@ -492,7 +492,8 @@ def _encodable(value: Any) -> Any:
     return value
 
 
-def _is_deeper(document: Any, most: int) -> bool:
+def is_deeper(document: Any, most: int) -> bool:
+    """Whether objects and lists of a JSON document are nested more than so deep."""
     level: list[Any] = [document]
     for _ in range(most):
         level = [

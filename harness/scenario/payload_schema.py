@@ -23,6 +23,7 @@ from typing import Any, Final
 from harness.errors import EnvironmentNotReady, UsageError, did_you_mean
 from harness.invocation import how_to_install_extra
 from harness.rundir import path_below, read_bytes, read_text
+from harness.scenario.avro_schema import load_avro_schema
 from harness.scenario.model import Scenario
 from harness.scenario.payload import (
     LATIN_1,
@@ -75,18 +76,34 @@ def encoded_payload(payload: Size, folder: Path) -> Size:
     values = _marked(payload["template"], places)
     name = payload.get("message", "")
     body = _protobuf_body(path, name, values) if name else _avro_body(path, values)
-    text = body.decode(LATIN_1)
-    for place in places:
-        text = text.replace(_mark(place), f"{{{place}:{WIDTHS[place]}}}")
-    found = Counter(found[1] for found in PLACE.finditer(text))
-    if lost := sorted((places - found).keys()):
-        raise UsageError(f"{{{lost[0]}}} must be in a field that is a text (string)")
-    made: Size = {"template": text, "charset": LATIN_1}
+    made: Size = {"template": _with_places(body.decode(LATIN_1), places), "charset": LATIN_1}
     try:
         payload_sizes(made)
     except ValueError as error:
         raise UsageError(f"the encoded body cannot be used: {error}") from error
     return made
+
+
+def _with_places(text: str, places: Counter[str]) -> str:
+    """The encoded body with its places instead of their marks.
+
+    Raises:
+        UsageError: a place got lost, or bytes of another field would be taken for a place.
+    """
+    found = Counter({place: text.count(_mark(place)) for place in WIDTHS})
+    if lost := sorted((places - found).keys()):
+        raise UsageError(f"{{{lost[0]}}} must be in a field that is a text (string)")
+    other = PLACE.search(text)
+    more = sorted((found - places).keys())
+    if other or more:
+        shown = other[0] if other else f"the mark of {{{more[0]}}}"
+        raise UsageError(
+            f"the encoded body has {shown} where the template has no place, and workers would fill "
+            "it in: change the values next to it, or a default of the schema"
+        )
+    for place in places:
+        text = text.replace(_mark(place), f"{{{place}:{WIDTHS[place]}}}")
+    return text
 
 
 def _mark(place: str) -> str:
@@ -134,14 +151,12 @@ def _line(error: Exception) -> str:
 
 
 def _avro_body(path: Path, values: Any) -> bytes:
-    """The values in Avro's binary encoding, without a header. Types that the schema names and does
-    not have are in files of their name next to it."""
+    """The values in Avro's binary encoding, without a header."""
     fastavro = _library("fastavro", "avro")
-    if path.suffix != ".avsc":
-        raise UsageError(f"{path} is not an Avro schema: its name must end in .avsc")
-    read_text(path, _MOST_BYTES)  # names what is wrong with the file
     try:
-        schema = fastavro.schema.load_schema(str(path))
+        schema = load_avro_schema(fastavro, path)
+    except UsageError:
+        raise
     except Exception as error:
         raise UsageError(f"{path} is not an Avro schema: {_line(error)}") from error
     out = io.BytesIO()

@@ -189,6 +189,131 @@ def record(name: str, *fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": list(fields)}
 
 
+def order_with(folder: Path, *fields: dict[str, Any]) -> dict[str, Any]:
+    """A payload of a schema with these fields after the id, which the template leaves out."""
+    schema = record("Order", {"name": "id", "type": "string"}, *fields)
+    (folder / "order.avsc").write_text(json.dumps(schema))
+    return {"template": {"id": "{id}"}, "avro": "order.avsc"}
+
+
+def chain(length: int, times: int) -> list[dict[str, Any]]:
+    """Fields with types R0, R1 ...: the default of each fills in the next, so many times."""
+    fields: list[dict[str, Any]] = []
+    for k in range(length):
+        inner = [{"name": f"f{j}", "type": f"R{k - 1}", "default": {}} for j in range(times)]
+        fields.append(
+            {"name": f"r{k}", "type": record(f"R{k}", *(inner if k else ())), "default": {}}
+        )
+    return fields
+
+
+A = {"name": "a", "type": "A", "default": {}}
+ENDLESS = [
+    A | {"type": record("A", A)},
+    A | {"type": record("A", A | {"type": ["null", "A"]})},
+    A | {"type": record("A", A | {"type": {"type": "array", "items": "A"}, "default": [{}]})},
+    A | {"type": record("A", A | {"type": {"type": "map", "values": "A"}, "default": {"x": {}}})},
+    A | {"type": record("A", A | {"type": record("B", A)})},
+]
+
+
+@pytest.mark.parametrize("field", ENDLESS)
+def test_a_default_that_contains_itself_is_refused(folder: Path, field: dict[str, Any]) -> None:
+    # fastavro fills in defaults in C until the stack ends, and the process with it.
+    text = refused(folder, order_with(folder, field))
+    assert "order.avsc cannot be used: the default of field A.a contains itself; give" in text
+
+
+@pytest.mark.parametrize(("length", "times"), [(60, 1), (3000, 1), (20, 2)])
+def test_a_default_that_fills_in_very_much_is_refused(
+    folder: Path, length: int, times: int
+) -> None:
+    text = refused(folder, order_with(folder, *chain(length, times)))
+    assert "fills in more than 10,000 fields, or more than 50 in each other; write" in text
+
+
+def test_a_default_that_ends_is_filled_in(folder: Path) -> None:
+    null = {"name": "next", "type": ["null", "Node"], "default": None}
+    node = record("Node", {"name": "n", "type": "int", "default": 7}, null)
+    payload = order_with(
+        folder,
+        {"name": "a", "type": node, "default": {}},
+        {"name": "b", "type": "Node", "default": {"n": 1, "next": None}},
+        *chain(5, 2),
+    )
+    schema = fastavro.schema.load_schema(str(folder / "order.avsc"))
+    made = scenario_of(folder, payload).load.payload
+    assert isinstance(made, dict)
+    body = Template(made["template"], 7, "latin-1").body(LANE, 0)
+    found = fastavro.schemaless_reader(io.BytesIO(body), schema)
+    assert (found["a"], found["b"]) == ({"n": 7, "next": None}, {"n": 1, "next": None})
+
+
+@pytest.mark.parametrize("text", ["{n}", "{id:40}", "{other}"])
+def test_bytes_that_look_like_a_place_are_refused(folder: Path, text: str) -> None:
+    payload = order_with(folder, {"name": "at", "type": "string", "default": text})
+    assert f"the encoded body has {text} where the template has no place" in refused(
+        folder, payload
+    )
+    number = {"name": "at", "type": {"type": "array", "items": "long"}}
+    payload = order_with(folder, number)
+    numbers = [-(byte + 1) // 2 if byte % 2 else byte // 2 for byte in text.encode()]
+    payload["template"] |= {"at": numbers}
+    assert f"the encoded body has {text} where" in refused(folder, payload)
+
+
+def test_types_in_files_next_to_the_schema_are_found(folder: Path) -> None:
+    payload = order_with(folder, {"name": "by", "type": "shop.By"}, {"name": "c", "type": "C"})
+    (folder / "shop.By.avsc").write_text(
+        json.dumps(record("By", {"name": "c", "type": "C"}) | {"namespace": "shop"})
+    )
+    (folder / "shop.C.avsc").write_text(json.dumps(record("shop.C", {"name": "n", "type": "int"})))
+    (folder / "C.avsc").write_text(json.dumps(record("C", {"name": "n", "type": "int"})))
+    payload["template"] |= {"by": {"c": {"n": 5}}, "c": {"n": 6}}
+    made = scenario_of(folder, payload).load.payload
+    assert isinstance(made, dict)
+    assert made["template"] == "P{id:40}\n\f"
+
+
+def refers(folder: Path, name: str) -> str:
+    return refused(folder, order_with(folder, {"name": "x", "type": name}))
+
+
+def test_a_type_of_another_file_is_refused_unless_it_is_a_plain_file_of_its_name(
+    folder: Path,
+) -> None:
+    inner = folder / "inner"
+    inner.mkdir()
+    for at in ("x.avsc", "inner/x.avsc"):
+        (folder / at).write_text(json.dumps(record("x")))
+    for name in (str(folder / "x"), "inner/x", "../x", "x/../x", "", "a..b"):
+        text = refers(folder, name)
+        assert f"order.avsc has {name!r}, which is neither a type of Avro nor a name" in text
+    os.mkfifo(folder / "Pipe.avsc")
+    assert "names the type Pipe, which it does not have: cannot read " in refers(folder, "Pipe")
+    assert "Pipe.avsc: it is not a regular file" in refers(folder, "Pipe")
+    assert "None.avsc: No such file" in refers(folder, "None")
+    (folder / "Large.avsc").write_text(" " * 1_000_001)
+    assert "Large.avsc: larger than 1,000,000 bytes" in refers(folder, "Large")
+    (folder / "Much.avsc").write_text(json.dumps(record("Much")) + " " * 999_900)
+    assert "the files of its types have more than 1,000,000 bytes" in refers(folder, "Much")
+    (folder / "Torn.avsc").write_text("{")
+    assert "Torn.avsc is not an Avro schema: " in refers(folder, "Torn")
+    (folder / "Deep.avsc").write_text("[" * 500 + "]" * 500)
+    assert "Deep.avsc is not an Avro schema: nested too deeply" in refers(folder, "Deep")
+    (folder / "Other.avsc").write_text(json.dumps(record("Another")))
+    assert "Other.avsc must have the type Other, which " in refers(folder, "Other")
+    (folder / "L.avsc").write_text(json.dumps(record("L", {"name": "m", "type": "M"})))
+    (folder / "M.avsc").write_text(json.dumps(record("M", {"name": "l", "type": "L"})))
+    assert "types in files of their own name each other, or more" in refers(folder, "L")
+
+
+def test_a_schema_cannot_say_that_it_was_checked(folder: Path) -> None:
+    marks = {"__fastavro_parsed": True, "__named_schemas": {}}
+    (folder / "order.avsc").write_text(json.dumps(ORDER | {"fields": 5} | marks))
+    assert "order.avsc is not an Avro schema: " in refused(folder, AVRO)
+
+
 @PROTOC
 @pytest.mark.parametrize("name", ["@order.proto", "--order.proto", "-I.proto"])
 def test_a_name_that_protoc_takes_for_an_option_is_a_file(
