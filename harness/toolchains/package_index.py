@@ -44,13 +44,13 @@ _VERSION: Final = re.compile(r"(?:\d+:)?(?P<upstream>.+?)(?:-[^-]*)?")
 
 #: Whatever the settings of this machine say, packages without a signature are refused.
 _VERIFIED: Final = (
-    *("-o", "Acquire::AllowInsecureRepositories=false"),
-    *("-o", "Acquire::AllowWeakRepositories=false"),
-    *("-o", "Acquire::AllowDowngradeToInsecureRepositories=false"),
-    *("-o", "APT::Get::AllowUnauthenticated=false"),
+    "-oAcquire::AllowInsecureRepositories=false",
+    "-oAcquire::AllowWeakRepositories=false",
+    "-oAcquire::AllowDowngradeToInsecureRepositories=false",
+    "-oAPT::Get::AllowUnauthenticated=false",
 )
 #: An index that could not be read is an error; apt's own default is a warning.
-_WHOLE: Final = ("-o", "APT::Update::Error-Mode=any")
+_WHOLE: Final = ("-oAPT::Update::Error-Mode=any",)
 
 
 class PackageSource(NamedTuple):
