@@ -17,6 +17,8 @@ class Unsynced:
         entries: names that were made, changed or removed in folders that were not synced since.
         names: of some of the files, those with most bytes first, below the data folder.
         claimed: of the bytes, those that the disk had said to be synced.
+        claimed_files: all files with such bytes, below the data folder.
+        claimed_entries: names of which the disk had said that their changes are synced.
     """
 
     files: int = 0
@@ -24,6 +26,8 @@ class Unsynced:
     entries: int = 0
     names: tuple[str, ...] = ()
     claimed: int = 0
+    claimed_files: tuple[str, ...] = ()
+    claimed_entries: tuple[str, ...] = ()
 
 
 @runtime_checkable

@@ -5,8 +5,13 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -183,12 +188,132 @@ def test_what_a_disk_only_said_to_have_synced_goes_with_the_power(
     write(data / "a.index", b"synced", sync=True)
     lost = lose(disks)
     assert (lost.bytes, lost.claimed) == (12, 12)
+    assert (lost.claimed_files, lost.claimed_entries) == (("a.log", "b.log"), ())
     assert (data / "a.log").read_bytes() == b"before"
     assert (data / "a.index").read_bytes() == b"synced"
     write(data / "a.log", b"held", at=6, sync=True)
     # this kernel or another one syncs by itself after a write to a file opened with O_DSYNC
     assert disks.calm("node-1", "lie").met["fsync"] in (3, 4)
     assert lose(disks) == Unsynced(), "the disk wrote out what it held back"
+
+
+def sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+LIE = Disturbance("lie", ("fsync",))
+
+
+def test_a_file_is_named_as_it_is_called_when_the_power_goes(disks: PowerDisks, data: Path) -> None:
+    disks.disturb("node-1", "lie", LIE, KINDS)
+    (data / "orders-0.future").mkdir()
+    write(data / "orders-0.future" / "0.log.swap", b"said", sync=True)
+    (data / "orders-0.future" / "0.log.swap").rename(data / "orders-0.future" / "0.log")
+    (data / "orders-0.future").rename(data / "orders-0")
+    assert lose(disks).claimed_files == ("orders-0/0.log",)
+
+
+def test_names_that_a_disk_only_said_to_have_synced_go_with_the_power(
+    disks: PowerDisks, data: Path
+) -> None:
+    disks.disturb("node-1", "lie", LIE, KINDS)
+    write(data / "never", b"n")
+    disks.calm("node-1", "lie")
+    sync_folder(data)
+    disks.disturb("node-1", "lie", LIE, KINDS)
+    write(data / "new", b"new")
+    sync_folder(data)
+    (data / "later").mkdir()
+    lost = lose(disks, folders=True)
+    assert (lost.entries, lost.claimed_entries) == (2, ("new",))
+    assert sorted(os.listdir(data)) == ["formatted", "never"]
+
+
+def test_names_that_a_disk_held_back_are_kept_once_it_lies_no_more(
+    disks: PowerDisks, data: Path
+) -> None:
+    disks.disturb("node-1", "lie", LIE, KINDS)
+    write(data / "new", b"new", sync=True)
+    sync_folder(data)
+    write(data / "later", b"later")
+    disks.calm("node-1", "lie")
+    lost = lose(disks, folders=True)
+    assert (lost.entries, lost.claimed_entries) == (1, ())
+    assert sorted(os.listdir(data)) == ["formatted", "new"]
+    assert (data / "new").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("flags", [0, os.O_DSYNC])
+def test_a_sync_that_failed_was_not_said_to_be_done(
+    flags: int, disks: PowerDisks, data: Path
+) -> None:
+    disks.disturb("node-1", "lie", LIE, KINDS)
+    disks.disturb("node-1", "fail", Disturbance("error", ("fsync",), errno="EIO"), KINDS)
+    with pytest.raises(OSError, match="Input/output"):
+        write(data / "a.log", b"lost", flags=flags, sync=True)
+    lost = lose(disks)
+    assert (lost.bytes, lost.claimed, lost.claimed_files) == (4, 0, ())
+
+
+def test_a_sync_that_waits_until_the_disk_lies_no_more_is_done(
+    disks: PowerDisks, data: Path
+) -> None:
+    disks.disturb("node-1", "lie", LIE, KINDS)
+    disks.disturb("node-1", "late", Disturbance("delay", ("fsync",), delay_s=600), KINDS)
+    with ThreadPoolExecutor(1) as pool:
+        synced = pool.submit(write, data / "a.log", b"kept", sync=True)
+        assert wait_until(lambda: bool(disks.disturbed("node-1", "late").met), 5, every_s=0.01)
+        disks.calm("node-1", "lie")
+        disks.calm("node-1", "late")
+        synced.result(5)
+    assert lose(disks) == Unsynced()
+    assert (data / "a.log").read_bytes() == b"kept"
+
+
+_WRITER = """
+import os, signal, sys
+signal.signal(signal.SIGUSR1, lambda *_: None)
+os.write(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), b"late")
+"""
+
+
+@contextmanager
+def waiting_writer(disks: PowerDisks, data: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process whose write waits for its disk."""
+    disks.disturb("node-1", "late", Disturbance("delay", ("write",), delay_s=600), KINDS)
+    with subprocess.Popen([sys.executable, "-c", _WRITER, str(data / "a.log")]) as writer:
+        try:
+            assert wait_until(lambda: bool(disks.disturbed("node-1", "late").met), 5, every_s=0.01)
+            yield writer
+        finally:
+            disks.calm("node-1", "late")
+            writer.kill()
+
+
+def test_a_process_that_is_killed_does_not_wait_for_a_late_disk(
+    disks: PowerDisks, data: Path
+) -> None:
+    with waiting_writer(disks, data) as writer:
+        writer.kill()
+        assert writer.wait(5) == -signal.SIGKILL
+    assert (data / "a.log").read_bytes() == b""
+
+
+def test_other_signals_do_not_shorten_the_wait_for_a_late_disk(
+    disks: PowerDisks, data: Path
+) -> None:
+    """No program expects EINTR of a disk."""
+    with waiting_writer(disks, data) as writer:
+        writer.send_signal(signal.SIGUSR1)
+        time.sleep(0.3)
+        assert writer.poll() is None
+        assert disks.calm("node-1", "late").met == {"write": 1}
+        assert writer.wait(5) == 0
+    assert (data / "a.log").read_bytes() == b"late"
 
 
 def test_a_disk_in_use_loses_nothing(disks: PowerDisks, data: Path) -> None:

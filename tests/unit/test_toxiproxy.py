@@ -98,7 +98,7 @@ def test_power_loss_says_what_the_machine_lacks(
     program, need = fault_checks(resolved_with("power-loss", tmp_path))
     assert (program.name, program.ok, program.text) == (
         *("FUSE file system", True),
-        "powerfs 2, to be built on first use",
+        "powerfs 3, to be built on first use",
     )
     assert (need.name, need.text) == (
         "fault needs synced-disk",

@@ -31,7 +31,7 @@ from harness.waiting import wait_while
 DISK, FOLDERS = "synced-disk", "synced-folders"
 GIVES: Final = frozenset({DISK, FOLDERS})
 PROGRAM: Final = GoTool(
-    "powerfs 2", "FUSE file system", "faults on disks", Path(__file__).parent / "powerfs"
+    "powerfs 3", "FUSE file system", "faults on disks", Path(__file__).parent / "powerfs"
 )
 _DEVICE: Final = Path("/dev/fuse")
 #: A name of its own among the nodes of the cluster folder.
@@ -99,7 +99,13 @@ class PowerDisks(NodeProcess):
             raise _not_given(FOLDERS)
         said = self._ask("lose", node, torn=torn, lost=folders, seed=seed)
         return Unsynced(
-            said["files"], said["bytes"], said["entries"], tuple(said["names"]), said["claimed"]
+            said["files"],
+            said["bytes"],
+            said["entries"],
+            tuple(said["names"]),
+            said["claimed"],
+            tuple(said["claimed_files"]),
+            tuple(said["claimed_entries"]),
         )
 
     def keep_written(self) -> None:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -48,6 +49,9 @@ type Loss struct {
 	Entries int      `json:"entries"` // of folders: created, renamed, removed
 	Claimed int64    `json:"claimed"` // of the bytes, those that the disk had said to be synced
 	Names   []string `json:"names"`   // of the files, those with most bytes first
+
+	ClaimedFiles   []string `json:"claimed_files"`   // all files with such bytes
+	ClaimedEntries []string `json:"claimed_entries"` // names whose changes the disk had said to be synced
 }
 
 func openDisk(name, folder string, keepUnlinked bool) (*disk, error) {
@@ -184,6 +188,19 @@ func (d *disk) removed(st syscall.Stat_t) {
 	}
 }
 
+// renamed is told of a file or folder that has another name now.
+func (d *disk) renamed(from, to string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range d.files {
+		if x.name == from {
+			x.name = to
+		} else if below, is := strings.CutPrefix(x.name, from+"/"); is {
+			x.name = filepath.Join(to, below)
+		}
+	}
+}
+
 // lose drops what was not synced, with the folder unmounted: no cache of the kernel is left of it.
 func (d *disk) lose(torn, lost bool, seed int64) (Loss, error) {
 	if err := d.unmount(); err != nil {
@@ -210,6 +227,7 @@ func (d *disk) lose(torn, lost bool, seed int64) (Loss, error) {
 	d.files = map[uint64]*file{}
 	if lost {
 		loss.Entries = len(d.moves)
+		loss.ClaimedEntries = d.claimedEntries()
 		if err := d.undoMoves(); err != nil {
 			return loss, err
 		}
@@ -222,13 +240,16 @@ func (d *disk) unsynced() Loss {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	lost := []*file{}
-	loss := Loss{Names: []string{}}
+	loss := Loss{Names: []string{}, ClaimedFiles: []string{}, ClaimedEntries: []string{}}
 	for _, x := range d.files {
 		x.mu.Lock()
 		if x.written > 0 && !x.gone {
 			lost = append(lost, x)
 			loss.Bytes += x.written
 			loss.Claimed += x.claimed
+			if x.claimed > 0 {
+				loss.ClaimedFiles = append(loss.ClaimedFiles, filepath.Clean(x.name))
+			}
 		}
 		x.mu.Unlock()
 	}
@@ -237,5 +258,6 @@ func (d *disk) unsynced() Loss {
 	for _, x := range lost[:min(mostNamed, len(lost))] {
 		loss.Names = append(loss.Names, filepath.Clean(x.name))
 	}
+	slices.Sort(loss.ClaimedFiles)
 	return loss
 }

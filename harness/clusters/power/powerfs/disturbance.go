@@ -1,15 +1,19 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math/rand"
+	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
 const (
@@ -18,7 +22,11 @@ const (
 	opSync  = "fsync"
 	// The kernel answers most reads from its cache. It is dropped this often, so that reads reach the disk.
 	dropCacheEvery = 250 * time.Millisecond
+	// How often a delay looks whether the process that waits is being killed, once it was sent a signal.
+	lookEvery = 50 * time.Millisecond
 )
+
+var pendingSignals = regexp.MustCompile(`(?m)^SigPnd:\s*([0-9a-f]+)$`)
 
 var errnoOf = map[string]syscall.Errno{
 	"EIO": syscall.EIO, "ENOSPC": syscall.ENOSPC, "EDQUOT": syscall.EDQUOT, "EROFS": syscall.EROFS,
@@ -99,8 +107,8 @@ func (x *disturbance) counts() Counts {
 }
 
 // disturb carries the disturbances of an operation out. It returns the error to answer with, and whether the
-// disk only says that it synced.
-func (d *disk) disturb(operation, name string) (errno syscall.Errno, lies bool) {
+// disk only says that it synced, which is never so with an error.
+func (d *disk) disturb(ctx context.Context, operation, name string) (errno syscall.Errno, lies bool) {
 	active := d.disturbances.Load()
 	if active == nil {
 		return 0, false
@@ -111,9 +119,8 @@ func (d *disk) disturb(operation, name string) (errno syscall.Errno, lies bool) 
 		}
 		switch x.Act {
 		case "delay":
-			select {
-			case <-time.After(time.Duration(x.DelayMs * float64(time.Millisecond))):
-			case <-x.over:
+			if !x.wait(ctx) {
+				return syscall.EINTR, false
 			}
 		case "error":
 			errno = errnoOf[x.Errno]
@@ -121,7 +128,51 @@ func (d *disk) disturb(operation, name string) (errno syscall.Errno, lies bool) 
 			lies = true
 		}
 	}
-	return errno, lies
+	return errno, lies && errno == 0
+}
+
+// wait for the time of a delay, or for its end. It returns false when the process that waits is being killed:
+// the kernel ends it only when its operation has an answer. Other signals do not shorten the wait, because no
+// program expects that a disk answers with EINTR.
+func (x *disturbance) wait(ctx context.Context) bool {
+	done := time.After(time.Duration(x.DelayMs * float64(time.Millisecond)))
+	interrupted := ctx.Done()
+	var look <-chan time.Time
+	for {
+		select {
+		case <-done:
+			return true
+		case <-x.over:
+			return true
+		case <-interrupted:
+			interrupted = nil // the kernel tells of the first signal only
+			ticker := time.NewTicker(lookEvery)
+			defer ticker.Stop()
+			look = ticker.C
+		case <-look:
+		}
+		if interrupted == nil && isKilled(ctx) {
+			return false
+		}
+	}
+}
+
+// isKilled tells whether the thread that asked for an operation has SIGKILL pending, or is no more.
+func isKilled(ctx context.Context) bool {
+	caller, known := fuse.FromContext(ctx)
+	if !known || caller.Pid == 0 {
+		return false
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", caller.Pid))
+	if err != nil {
+		return os.IsNotExist(err)
+	}
+	found := pendingSignals.FindSubmatch(status)
+	if found == nil {
+		return false
+	}
+	pending, err := strconv.ParseUint(string(found[1]), 16, 64)
+	return err == nil && pending&(1<<(syscall.SIGKILL-1)) != 0
 }
 
 func (d *disk) begin(name string, x *disturbance) error {
@@ -146,12 +197,16 @@ func (d *disk) undo(name string) {
 			}
 		}
 	})
-	if lies := d.disturbances.Load(); lies == nil || !slices.ContainsFunc(*lies, (*disturbance).isLie) {
-		d.keepClaimed()
-	}
+	d.keepClaimed()
 }
 
 func (x *disturbance) isLie() bool { return x.Act == "lie" }
+
+// isLying tells whether a lie is not undone yet; call it with mu held.
+func (d *disk) isLying() bool {
+	active := d.disturbances.Load()
+	return active != nil && slices.ContainsFunc(*active, (*disturbance).isLie)
+}
 
 // change the disturbances. Operations read a copy: they must not wait for each other here.
 func (d *disk) change(how func(map[string]*disturbance)) {
@@ -204,24 +259,48 @@ func dropBelow(at *fs.Inode, path string, x *disturbance) {
 	}
 }
 
-// keepClaimed counts files as synced that the disk said to have synced: its cache is written out.
+// keepClaimed counts files and folders as synced that the disk said to have synced, once no lie is left: its
+// cache is written out.
 func (d *disk) keepClaimed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.isLying() {
+		return
+	}
 	for number, x := range d.files {
 		if x.isClaimed() {
 			x.sync(func() error { return nil })
 			d.tidy(number, x)
 		}
 	}
+	d.settleMoves(func(m *move, folder uint64) bool { return m.folders[folder] })
 }
 
-// claim remembers that the disk said of a file that it is synced.
-func (d *disk) claim(number uint64) {
+// claim remembers that the disk said of a file that it is synced. It returns false, and the file must be
+// synced, when the lie was undone meanwhile: nobody would settle the claim.
+func (d *disk) claim(number uint64) bool {
 	d.mu.Lock()
-	x := d.files[number]
-	d.mu.Unlock()
-	if x != nil {
+	defer d.mu.Unlock()
+	if !d.isLying() {
+		return false
+	}
+	if x := d.files[number]; x != nil {
 		x.claim()
 	}
+	return true
+}
+
+// claimFolder is the same of the names in a folder.
+func (d *disk) claimFolder(number uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.isLying() {
+		return false
+	}
+	for _, m := range d.moves {
+		if _, unsynced := m.folders[number]; unsynced {
+			m.folders[number] = true
+		}
+	}
+	return true
 }

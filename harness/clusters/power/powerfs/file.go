@@ -13,7 +13,7 @@ const blockBytes = 4096
 type file struct {
 	mu      sync.Mutex
 	content *os.File         // of the folder below
-	name    string           // as it was opened
+	name    string           // below the data folder; guarded by the disk
 	size    int64            // when it was synced
 	old     map[int64][]byte // number of a block -> what it held then, up to the size
 	dirty   bool
@@ -64,7 +64,10 @@ func (x *file) sync(do func() error) error {
 		x.old[block] = held
 	}
 	x.size, x.dirty, x.written = size, x.dirty || dirty, x.written+written
-	x.claims, x.claimed = x.claims+claims, max(x.claimed, claimed)
+	if x.claims > 0 { // what it said meanwhile was also about what had been written before
+		claimed = x.claimed + written
+	}
+	x.claims, x.claimed = x.claims+claims, claimed
 	return err
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,9 +11,20 @@ import (
 
 // A change of folders that was not synced. POSIX keeps it once each of the folders was.
 type move struct {
-	folders []uint64
+	names   []string        // what was made, renamed or removed, below the data folder
+	folders map[uint64]bool // those that were not synced since; true: the disk said that they were
 	undo    func() error
 	forget  func()
+}
+
+// isClaimed tells whether the disk had said that the change is synced.
+func (m *move) isClaimed() bool {
+	for _, claimed := range m.folders {
+		if !claimed {
+			return false
+		}
+	}
+	return true
 }
 
 // noteMove keeps a change of the folders at these paths, if folders can lose anything. make is given their
@@ -31,12 +43,13 @@ func (d *disk) noteMove(make func(at []string) move, folders ...string) error {
 		handles, at = append(handles, handle), append(at, pathOf(handle))
 	}
 	made = make(at)
+	made.folders = map[uint64]bool{}
 	for _, handle := range handles {
 		var st syscall.Stat_t
 		if err := syscall.Fstat(int(handle.Fd()), &st); err != nil {
 			return err
 		}
-		made.folders = append(made.folders, st.Ino)
+		made.folders[st.Ino] = false
 	}
 	forget := made.forget
 	made.forget = func() {
@@ -56,13 +69,30 @@ func (d *disk) noteMove(make func(at []string) move, folders ...string) error {
 func (d *disk) syncFolder(number uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.settleMoves(func(_ *move, folder uint64) bool { return folder == number })
+}
+
+// settleMoves forgets the changes of which each folder is synced now; call it with mu held.
+func (d *disk) settleMoves(synced func(m *move, folder uint64) bool) {
 	d.moves = slices.DeleteFunc(d.moves, func(m *move) bool {
-		m.folders = slices.DeleteFunc(m.folders, func(one uint64) bool { return one == number })
+		maps.DeleteFunc(m.folders, func(folder uint64, _ bool) bool { return synced(m, folder) })
 		if len(m.folders) == 0 {
 			m.forget()
 		}
 		return len(m.folders) == 0
 	})
+}
+
+// claimedEntries returns the names of which the disk had said that their changes are synced.
+func (d *disk) claimedEntries() []string {
+	names := []string{}
+	for _, m := range d.moves {
+		if m.isClaimed() {
+			names = append(names, m.names...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // undoMoves goes back from the last to the first.

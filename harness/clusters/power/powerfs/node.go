@@ -108,11 +108,8 @@ func (n *node) Setattr(ctx context.Context, f fs.FileHandle, in *fuse.SetAttrIn,
 func (n *node) Fsync(ctx context.Context, f fs.FileHandle, flags uint32) syscall.Errno {
 	number := n.StableAttr().Ino
 	if h, opened := f.(*handle); opened {
-		errno, lies := n.disk.disturb(opSync, h.name)
-		if lies {
-			n.disk.claim(number)
-		}
-		if lies || errno != 0 {
+		errno, lies := n.disk.disturb(ctx, opSync, h.name)
+		if errno != 0 || lies && n.disk.claim(number) {
 			return errno
 		}
 		return fs.ToErrno(n.disk.sync(number, func() error {
@@ -147,15 +144,19 @@ type stream interface {
 }
 
 func (f *folder) Fsyncdir(ctx context.Context, flags uint32) syscall.Errno {
-	if errno, lies := f.node.disk.disturb(opSync, f.node.name()); lies || errno != 0 {
-		return errno
-	}
-	if errno := f.stream.Fsyncdir(ctx, flags); errno != 0 {
+	errno, lies := f.node.disk.disturb(ctx, opSync, f.node.name())
+	if errno != 0 {
 		return errno
 	}
 	var st syscall.Stat_t // go-fuse numbers the root otherwise
 	if err := syscall.Stat(f.node.path(), &st); err != nil {
 		return fs.ToErrno(err)
+	}
+	if lies && f.node.disk.claimFolder(st.Ino) {
+		return 0
+	}
+	if errno := f.stream.Fsyncdir(ctx, flags); errno != 0 {
+		return errno
 	}
 	f.node.disk.syncFolder(st.Ino)
 	return 0
@@ -183,9 +184,12 @@ func (n *node) Link(ctx context.Context, of fs.InodeEmbedder, name string, out *
 	return child, errno
 }
 
+// below names an entry of this folder.
+func (n *node) below(name string) []string { return []string{filepath.Join(n.name(), name)} }
+
 func (n *node) created(name string, remove func(string) error) error {
 	return n.disk.noteMove(func(at []string) move {
-		return move{undo: func() error { return remove(filepath.Join(at[0], name)) }}
+		return move{names: n.below(name), undo: func() error { return remove(filepath.Join(at[0], name)) }}
 	}, n.path())
 }
 
@@ -208,6 +212,7 @@ func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 	}
 	return fs.ToErrno(n.disk.noteMove(func(at []string) move {
 		return move{
+			names:  n.below(name),
 			undo:   func() error { return os.Rename(kept, filepath.Join(at[0], name)) },
 			forget: func() { n.disk.dropTrash(kept) },
 		}
@@ -222,7 +227,8 @@ func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
 	}
 	if err == nil {
 		err = n.disk.noteMove(func(at []string) move {
-			return move{undo: func() error { return os.Mkdir(filepath.Join(at[0], name), os.FileMode(st.Mode&0o777)) }}
+			undo := func() error { return os.Mkdir(filepath.Join(at[0], name), os.FileMode(st.Mode&0o777)) }
+			return move{names: n.below(name), undo: undo}
 		}, n.path())
 	}
 	return fs.ToErrno(err)
@@ -246,8 +252,10 @@ func (n *node) Rename(ctx context.Context, name string, parent fs.InodeEmbedder,
 	if missing == nil && kept == "" {
 		n.disk.removed(replaced)
 	}
+	n.disk.renamed(filepath.Join(n.name(), name), filepath.Join(to.name(), newName))
 	return fs.ToErrno(n.disk.noteMove(func(at []string) move {
 		return move{
+			names: append(n.below(name), to.below(newName)...),
 			undo: func() error {
 				err := os.Rename(filepath.Join(at[1], newName), filepath.Join(at[0], name))
 				if kept != "" {
@@ -267,32 +275,29 @@ func (n *node) Rename(ctx context.Context, name string, parent fs.InodeEmbedder,
 func (h *handle) PassthroughFd() (int, bool) { return 0, false }
 
 func (h *handle) Write(ctx context.Context, data []byte, off int64) (uint32, syscall.Errno) {
-	if errno, _ := h.disk.disturb(opWrite, h.name); errno != 0 {
+	if errno, _ := h.disk.disturb(ctx, opWrite, h.name); errno != 0 {
 		return 0, errno
 	}
 	n, errno := h.change(off, int64(len(data)), func() (uint32, syscall.Errno) {
 		return h.LoopbackFile.Write(ctx, data, off)
 	})
 	if errno == 0 && h.syncs {
-		errno = h.syncWritten()
+		errno = h.syncWritten(ctx)
 	}
 	return n, errno
 }
 
 // syncWritten is the sync that a write to a file opened with O_SYNC or O_DSYNC brings.
-func (h *handle) syncWritten() syscall.Errno {
-	errno, lies := h.disk.disturb(opSync, h.name)
-	if lies {
-		h.known.claim()
-	}
-	if lies || errno != 0 {
+func (h *handle) syncWritten(ctx context.Context) syscall.Errno {
+	errno, lies := h.disk.disturb(ctx, opSync, h.name)
+	if errno != 0 || lies && h.disk.claim(h.number) {
 		return errno
 	}
 	return fs.ToErrno(h.known.sync(func() error { return nil }))
 }
 
 func (h *handle) Read(ctx context.Context, into []byte, off int64) (fuse.ReadResult, syscall.Errno) {
-	if errno, _ := h.disk.disturb(opRead, h.name); errno != 0 {
+	if errno, _ := h.disk.disturb(ctx, opRead, h.name); errno != 0 {
 		return nil, errno
 	}
 	return h.LoopbackFile.Read(ctx, into, off)
