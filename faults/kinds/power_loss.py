@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, Literal
@@ -11,6 +12,7 @@ from pydantic import Field
 
 from faults.kinds.kill import Killed
 from faults.kit.cluster_view import ClusterView
+from faults.kit.lied_disks import ANY_STREAM, is_own, lied_about
 from faults.kit.params import Inventory
 from faults.kit.resources import ResourceFault
 from faults.kit.several import SeveralNodesFault, SeveralNodesParams
@@ -19,6 +21,7 @@ from harness.protocols.cluster import HasPlacement, Proof
 from harness.protocols.nodes import Killable
 from harness.protocols.power import LosesPower, Unsynced
 from harness.sizes import in_units
+from harness.systems import SYSTEMS
 
 _NAMED: Final = 2
 
@@ -76,6 +79,7 @@ class PowerLost(Killed):
         files = f"{in_units(lost.bytes)} in {lost.files} files not synced"
         shown = ", ".join(lost.names[:_NAMED])
         entries = f", {lost.entries} changes of folders" if lost.entries else ""
+        entries += ", of which some were said to be synced" if lost.claimed_entries else ""
         of = f" of {node}" if len(self.targets) > 1 else ""
         lied = f", {in_units(lost.claimed)} said to be synced" if lost.claimed else ""
         return f"dropped{of}: {files}{f' ({shown} ...)' if shown else ''}{lied}{entries}"
@@ -86,24 +90,43 @@ class PowerLost(Killed):
             node: {"bytes": lost.bytes, "files": lost.files, "entries": lost.entries}
             for node, lost in self._dropped.items()
         }
-        dropped = self._dropped.items()
-        lost = {node for node, one in dropped if one.bytes}
-        lied = {node for node, one in dropped if one.claimed}
-        more = {"unkept": self._kept_by_none_but(lost), "lied": self._kept_by_none_but(lied)}
+        lost = {node for node, one in self._dropped.items() if one.bytes or one.claimed_entries}
+        kept_by = self._kept_by()
+        unkept = sorted(stream for stream, nodes in kept_by.items() if nodes <= lost)
+        more = {"unkept": unkept, "lied": self._lied(kept_by)}
         return replace(found, details={**found.details, "dropped": rows, **more})
 
-    def _kept_by_none_but(self, lost: set[str]) -> list[str]:
-        """Streams of which every replica in sync is one of these nodes: judging asks for them.
+    def _kept_by(self) -> dict[str, frozenset[str]]:
+        """Stream -> its replicas in sync, as far as they are known: judging asks for streams of
+        which all of them are nodes that lost something.
 
         Where brokers keep no data, every node that does may have been one.
         """
         if self.before is None:
-            return []
+            return {}
         others = self._disks.stores()
-        kept_by = {
-            stream: self.before.in_sync(stream) or others for stream in self.before.partitions
+        found = {
+            stream: frozenset(self.before.in_sync(stream) or others)
+            for stream in self.before.partitions
         }
-        return sorted(stream for stream, nodes in kept_by.items() if nodes and nodes <= lost)
+        return {stream: nodes for stream, nodes in found.items() if nodes}
+
+    def _lied(self, kept_by: Mapping[str, frozenset[str]]) -> list[str]:
+        """Streams of which the disk of every replica in sync had lied about messages.
+
+        The replicas of the brokers' own topics (Kafka's transactions and offsets) are not known.
+        Such a stream counts when as many disks lied about it as the smallest in-sync set has.
+        """
+        system = SYSTEMS[self.view.inventory.system]
+        about = {node: lied_about(lost, system) for node, lost in self._dropped.items()}
+        lied = [
+            stream
+            for stream, nodes in kept_by.items()
+            if all(not about.get(node, set()).isdisjoint({stream, ANY_STREAM}) for node in nodes)
+        ]
+        fewest = min(map(len, kept_by.values()), default=0)
+        own = Counter(each for streams in about.values() for each in streams if is_own(each))
+        return sorted({*lied, *(each for each, count in own.items() if count >= fewest > 0)})
 
 
 class PowerLoss(SeveralNodesFault[PowerLossParams], ResourceFault[PowerLossParams]):

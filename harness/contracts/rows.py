@@ -370,7 +370,8 @@ class FaultDetails:
         held: requests that it held, as far as the last look saw.
         answers: answers that it changed, as far as the last look saw.
         unkept: streams of which every replica in sync lost what it had not synced.
-        lied: streams of which every replica in sync lost what its disk had said to be synced.
+        lied: streams of which every replica in sync lost messages that its disk had said to be
+            synced, and streams of the brokers' own topics.
         remade: topics that it deleted and recreated.
         wiped: nodes that lost all their data to it, and why.
         damaged: nodes of whose files it changed bytes, with the places.

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from typing import Literal, Protocol, runtime_checkable
 
 #: What a file is to its node; ``any``: every file.
 FileKind = Literal["log", "index", "snapshot", "metadata", "any"]
 #: A bit is another, bytes are zeros, the end is missing.
 Damage = Literal["flip", "zero", "cut"]
+
+
+def kind_of(path: str, kinds: Mapping[str, Sequence[str]]) -> str:
+    """The kind of a file; empty when it has none.
+
+    Args:
+        path: below the data folder of its node.
+        kinds: by kind, patterns of such paths; a file is of the first that has it.
+    """
+    named = (
+        kind for kind, patterns in kinds.items() if any(fnmatch(path, each) for each in patterns)
+    )
+    return next(named, "")
 
 
 @dataclass(frozen=True, slots=True)

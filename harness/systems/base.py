@@ -94,6 +94,7 @@ class System:
         file_kinds: by kind of data file (`harness.protocols.files`), patterns of paths below a
             node's data folder; a file is of the first that has it. ``unused``: what is about to be
             removed.
+        stream_folders: the files of each stream are in a folder with its name.
         bootstrap_form, admin_form: what a connection file says of where it is; empty = nothing.
         made_form: what is made on a cluster of others, by names.
         copies_default: whose number of copies counts there when its file has none.
@@ -149,6 +150,7 @@ class System:
     answer_acts: ClassVar[tuple[str, ...]] = ()
     answer_permits: ClassVar[Mapping[str, str]] = {}
     file_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    stream_folders: ClassVar[bool] = False
     bootstrap_form: ClassVar[str] = ""
     admin_form: ClassVar[str] = ""
     made_form: ClassVar[str] = "<prefix>-<run tag>-<topic>"

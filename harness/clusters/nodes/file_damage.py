@@ -6,11 +6,10 @@ import os
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
-from harness.protocols.files import Damage, DamagedPlace, FileKind
+from harness.protocols.files import Damage, DamagedPlace, FileKind, kind_of
 
 _BLOCK: Final = 64 * 1024
 #: Bytes that are shown of a place.
@@ -67,14 +66,6 @@ def is_of(wanted: FileKind, path: str, kinds: Mapping[str, Sequence[str]]) -> bo
     """Whether a file is of a kind; what its node uses no more is of none."""
     kind = kind_of(path, kinds)
     return kind == wanted or (wanted == "any" and kind != "unused")
-
-
-def kind_of(path: str, kinds: Mapping[str, Sequence[str]]) -> str:
-    """The kind of a file; empty when it has none."""
-    named = (
-        kind for kind, patterns in kinds.items() if any(fnmatch(path, each) for each in patterns)
-    )
-    return next(named, "")
 
 
 def patterns_of(wanted: FileKind, kinds: Mapping[str, Sequence[str]]) -> tuple[str, str]:

@@ -208,8 +208,7 @@ class Kafka(System):
         "unused": ("*-delete/*",),
         "metadata": (
             "__cluster_metadata-0/*",
-            "*checkpoint*",
-            "*/leader-epoch-checkpoint",
+            *("*checkpoint", "*checkpoint.tmp", "*checkpoint.part"),
             "*/partition.metadata",
             "*.properties",
         ),
@@ -217,6 +216,7 @@ class Kafka(System):
         "index": ("*/*.index", "*/*.timeindex", "*/*.txnindex"),
         "snapshot": ("*/*.snapshot",),
     }
+    stream_folders = True
     bootstrap_form = "HOST:9092,HOST:9092"
     ask_id = "`kafka-cluster.sh cluster-id --bootstrap-server HOST:PORT`"
     mechanisms = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")

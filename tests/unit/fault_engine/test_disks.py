@@ -9,10 +9,12 @@ import pytest
 
 import faults
 from faults.engine.ledger import heal_from_ledger
+from faults.kit.lied_disks import ANY_STREAM, lied_about
 from harness.errors import ScenarioError
 from harness.protocols.disturbed_disks import Disturbance, Disturbed
 from harness.protocols.power import Unsynced
 from harness.rundir import RunDir
+from harness.systems import SYSTEMS
 from tests.unit.fault_cluster import NAMES, StateCluster, StateRuntime
 from tests.unit.fault_engine.rig import TOPICS, Rig
 
@@ -103,11 +105,16 @@ def test_a_disturbed_disk_is_proved_by_its_own_counts(
     assert disks.disturbances == {}
 
 
+def lost_of(*claimed: str, entries: tuple[str, ...] = ()) -> Unsynced:
+    """Nine bytes, of which four were in files that the disk had said to have synced."""
+    return Unsynced(1, 9, len(entries), ("orders-0/0.log",), 4 if claimed else 0, claimed, entries)
+
+
 def test_power_is_lost_while_disks_lie_and_names_the_streams_of_which_all_lied(
     cluster: StateCluster, disks: DisturbedRuntime, run: RunDir
 ) -> None:
     """Every partition is on all nodes; the disk of each had only said to have synced something."""
-    disks.unsynced = dict.fromkeys(NAMES, Unsynced(1, 9, 0, ("orders-0/0.log",), 4))
+    disks.unsynced = dict.fromkeys(NAMES, lost_of(*(f"orders-{p}/0.log" for p in range(6))))
     lies = {"fault": "fsync-lies", "nodes": "all", "at": 0, "for": 1}
     loss = {"fault": "power-loss", "nodes": "all", "at": 0.2, "for": 0.2}
     rig = Rig(cluster, run, lies, loss)
@@ -124,12 +131,55 @@ def test_power_is_lost_while_disks_lie_and_names_the_streams_of_which_all_lied(
 def test_one_disk_that_lied_is_no_excuse(
     cluster: StateCluster, disks: DisturbedRuntime, run: RunDir
 ) -> None:
-    disks.unsynced = dict.fromkeys(NAMES, Unsynced(1, 9, 0, ("orders-0/0.log",)))
-    disks.unsynced["kafka-1"] = Unsynced(1, 9, 0, ("orders-0/0.log",), 9)
+    disks.unsynced = dict.fromkeys(NAMES, lost_of())
+    disks.unsynced["kafka-1"] = lost_of("orders-0/0.log", "__consumer_offsets-3/0.log")
     rig = Rig(cluster, run, {"fault": "power-loss", "nodes": "all", "at": 0, "for": 0.2})
     rig.injector.join(20)
     details = rig.rows("effect")[-1]["details"]
     assert (len(details["unkept"]), details["lied"]) == (6, [])
+
+
+@pytest.mark.parametrize(
+    ("lost", "lied"),
+    [
+        (lost_of("orders-1/0.log"), ["orders-1"]),
+        (lost_of("orders-1/0.index", "replication-offset-checkpoint"), []),
+        (lost_of("__cluster_metadata-0/0.log"), []),
+        (lost_of("invoices-0/0.log"), []),  # a topic of somebody else
+        (lost_of("__transaction_state-7/0.log"), ["__transaction_state-7"]),
+        (lost_of(entries=("orders-2/0.log", "orders-3/0.index")), ["orders-2"]),
+        (lost_of(entries=("orders-2",)), ["orders-2"]),
+    ],
+)
+def test_a_disk_lied_about_the_streams_whose_messages_it_lost(
+    cluster: StateCluster, disks: DisturbedRuntime, run: RunDir, lost: Unsynced, lied: list[str]
+) -> None:
+    """All disks lost the same: whether other streams have an excuse does not follow."""
+    disks.unsynced = dict.fromkeys(NAMES, lost)
+    rig = Rig(cluster, run, {"fault": "power-loss", "nodes": "all", "at": 0, "for": 0.2})
+    rig.injector.join(20)
+    details = rig.rows("effect")[-1]["details"]
+    assert (len(details["unkept"]), details["lied"]) == (6, lied)
+
+
+@pytest.mark.parametrize(
+    ("lost", "lied"),
+    [
+        (lost_of("journal/1.txn"), {ANY_STREAM}),
+        (lost_of("version-2/log.1", "ledgers/locations/1.sst"), set()),
+        (lost_of(entries=("ledgers/current/2",)), {ANY_STREAM}),
+        (lost_of(), set()),
+    ],
+)
+def test_where_files_belong_to_all_streams_only_those_with_messages_count(
+    lost: Unsynced, lied: set[str]
+) -> None:
+    assert lied_about(lost, SYSTEMS["pulsar"]) == lied
+
+
+def test_files_of_a_topic_with_any_name_have_messages() -> None:
+    lost = lost_of("my-checkpoint-0/0.log", "my-checkpoint-0/leader-epoch-checkpoint")
+    assert lied_about(lost, SYSTEMS["kafka"]) == {"my-checkpoint-0"}
 
 
 def test_a_disturbed_disk_is_calmed_by_another_process(
