@@ -83,7 +83,7 @@ def _episode(context: Context, found: Atoms, at: int, cls: str, unmet: tuple[str
     )
     if found.removed[at] + found.power[at] == sent - seen - int(found.unsure[at]):
         split = "power" if found.power[at] else "removed"
-    if split == "power" and lied_streams(context) and "answers-kept" not in unmet:
+    if split == "power" and _lie_took(context, stream) and "answers-kept" not in unmet:
         unmet = (*unmet, "answers-kept")
     return Episode(
         cls=cls,
@@ -98,6 +98,15 @@ def _episode(context: Context, found: Atoms, at: int, cls: str, unmet: tuple[str
         count=1,
         witnesses=(witness,),
     )
+
+
+def _lie_took(context: Context, stream: int) -> bool:
+    """Whether a disk that lied may have lost a part of a transaction: of the stream of a message
+    that is gone (0 or less: not known), or of what the brokers keep of transactions. Of several
+    messages that are gone, one is looked at."""
+    lied = lied_streams(context)
+    own = lied - set(context.streams)
+    return bool(own) or (context.stream_name(stream) in lied if stream > 0 else bool(lied))
 
 
 def _hits(episodes: Sequence[Episode]) -> list[ClassHits]:

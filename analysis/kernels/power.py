@@ -20,19 +20,28 @@ from harness.faultlog import FaultRecord
 from harness.records import Outcome
 
 
-def lost_with_power(history: BucketHistory, stream: Array, seen: LostAcks) -> Array:
+def lost_with_power(
+    history: BucketHistory, stream: Array, seen: LostAcks, *, lied: bool | None = None
+) -> Array:
     """Flags of messages that are not in the log, and that somebody knows to have been there.
 
     Args:
         stream: where they should be.
         seen: their producers when they were acknowledged, or consumers when they were given them.
+        lied: only losses of power in which the disks of all replicas in sync had lied (True), or in
+            which one of them had not (False).
     """
     context = history.context
     found = np.zeros(len(seen), np.bool_)
     faults = [fault for fault in context.faults if fault.effective and fault.details.unkept]
     for number in np.unique(stream).tolist() if faults else ():
         own = np.flatnonzero(stream == number)
-        hit = [fault for fault in faults if context.stream_name(number) in fault.details.unkept]
+        name = context.stream_name(number)
+        hit = [
+            fault
+            for fault in faults
+            if name in fault.details.unkept and lied in (None, name in fault.details.lied)
+        ]
         terms = context.terms.get(number, ())
         if hit and any(term.first is not None for term in terms):
             found[own] = _cut_by(history, number, terms, hit, seen.lost_in(own))
@@ -51,6 +60,14 @@ def acknowledged(history: BucketHistory, slots: Array) -> LostAcks:
         np.where(named, history.of_send("position", slots), -1).astype(np.int64),
         history.of_send("ledger", slots).astype(np.int64),
     )
+
+
+def given_out(history: BucketHistory, slots: Array, delivery: Array) -> LostAcks:
+    """Return what consumers know about messages: when each was given to one, and where it was."""
+    table = history.bucket.deliveries
+    position, ledger = (table[name][delivery].astype(np.int64) for name in ("position", "ledger"))
+    start_ns = history.of_send("t_start_ns", slots)
+    return LostAcks(start_ns, table["t_ns"][delivery], position, ledger)
 
 
 def _cut_by(

@@ -16,10 +16,9 @@ import numpy.typing as npt
 
 from analysis.capture.bucket import Array, piecewise
 from analysis.capture.context import SETTLE_NS, Context
-from analysis.kernels.changes import LostAcks
 from analysis.kernels.evidence import LogEvidence
 from analysis.kernels.history import BucketHistory
-from analysis.kernels.power import acknowledged, lost_with_power
+from analysis.kernels.power import acknowledged, given_out, lost_with_power
 
 _FAR = np.iinfo(np.int64).max
 
@@ -52,15 +51,13 @@ def removed_sends(history: BucketHistory, slots: Array, stream: Array, position:
 def removed_deliveries(history: BucketHistory, slots: Array, delivery: Array) -> Removals:
     """The same of messages that consumers were given, and that the log does not hold any more."""
     table, context = history.bucket.deliveries, history.context
-    stream, position, ledger = (
-        table[name][delivery].astype(np.int64) for name in ("stream", "position", "ledger")
-    )
+    stream, position = (table[name][delivery].astype(np.int64) for name in ("stream", "position"))
     given_ns = table["t_ns"][delivery]
     topic = context.stream_topic[np.where(stream < len(context.stream_topic), stream, 0)]
     removed = LogEvidence(history).removed(slots, stream, position) | (
         given_ns < context.remade[topic]
     )
-    given = LostAcks(history.of_send("t_start_ns", slots), given_ns, position, ledger)
+    given = given_out(history, slots, delivery)
     compacted = _compacted(history, slots, stream, position)
     return _named(removed, lost_with_power(history, stream, given), compacted)
 

@@ -136,6 +136,56 @@ def test_no_broker_answers_for_what_the_disks_of_all_replicas_only_said_to_have_
     assert (finding.status, finding.count, finding.split) == (status, 2, {"power": 2})
 
 
+@pytest.mark.parametrize("is_led", [True, False])
+@pytest.mark.parametrize(
+    ("lied", "other", "status"),
+    [
+        ((5_000, 10_000), (12_500, 14_000), Status.SUSPECT),
+        ((12_500, 14_000), (5_000, 10_000), Status.VIOLATION),  # all was gone by then
+        ((100, 900), (5_000, 10_000), Status.VIOLATION),  # nothing was sent by then
+    ],
+)
+def test_a_lie_excuses_what_one_loss_of_power_took_and_not_what_another_did(
+    lied: tuple[int, int], other: tuple[int, int], status: Status, is_led: bool, tmp_path: Path
+) -> None:
+    made = {"synced": True, "because": {"delivery": "acks=all", "synced": "flushed"}}
+    history = History(promise=DURABLE.model_copy(update={**made, "required": {}}))
+    details = {"unkept": ["orders-0"]}
+    history.fault("power-loss", "kafka-3", *lied, details={**details, "lied": ["orders-0"]})
+    history.fault("power-loss", "kafka-2", *other, details=details)
+    for seq in range(5):
+        history.send(seq, position=seq, at_ms=1_000 + seq)
+    for seq in (5, 6):
+        history.send(seq, position=seq - 2, at_ms=12_000 + seq)
+    history.log(0, 1, 2, 5, 6)
+    _, finding = judged(epochs(history) if is_led else history, tmp_path)
+    assert (finding.status, finding.count, finding.split) == (status, 2, {"power": 2})
+
+
+@pytest.mark.parametrize("is_lied", [True, False])
+def test_a_lie_excuses_what_was_given_out_by_the_loss_of_power_that_took_it(
+    is_lied: bool, tmp_path: Path
+) -> None:
+    """The other one is over before the messages are sent."""
+    made = {"synced": True, "because": {"delivery": "acks=all", "synced": "flushed"}}
+    history = History(promise=DURABLE.model_copy(update={**made, "required": {}}))
+    kept: dict[str, list[str]] = {"unkept": ["orders-0"]}
+    first, second = kept, {**kept, "lied": ["orders-0"]}
+    if not is_lied:
+        first, second = second, first
+    history.fault("power-loss", "kafka-3", 100, 900, details=first)
+    history.fault("power-loss", "kafka-3", 5_000, 15_000, details=second)
+    for seq in range(3):
+        history.send(seq, position=seq, at_ms=1_000 + seq)
+    history.send(3, "info", at_ms=4_500)
+    for seq in (4, 5):
+        history.send(seq, position=seq - 1, at_ms=9_000 + seq)
+    history.log(0, 1, 2, 4, 5).deliver(0, 1, 2, at_ms=4_000).deliver(3, position=3, at_ms=4_600)
+    _, finding = judged(epochs(history), tmp_path, "delivered-then-lost")
+    status = Status.SUSPECT if is_lied else Status.VIOLATION
+    assert (finding.status, finding.count) == (status, 1)
+
+
 @pytest.mark.parametrize(("from_s", "status"), [(5, Status.PERMITTED), (12, Status.VIOLATION)])
 def test_what_was_given_out_and_went_with_the_power_is_held_to_the_same(
     from_s: int, status: Status, tmp_path: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from analysis.classes import status_of
 from analysis.findings import Status
 from analysis.kernels.replicas import stretches
+from harness.contracts.plan import PromisePlan
 from harness.contracts.rows import ReplicaRow, ReplicaSpan
 from tests.oracles.judging import context_from, judged, labels
 from tests.planted.plans import DURABLE
@@ -37,19 +39,22 @@ def told(h: History) -> Told:
 # -- transactions
 
 
-def in_a_power_loss(h: History, *streams: str) -> History:
+def in_a_power_loss(h: History, *streams: str, lied: Sequence[str] = ()) -> History:
     """Every node loses its power at 5 s, and is back at 10 s; the next leaders begin at 1."""
-    h.fault("power-loss", "kafka-3", 5_000, 10_000, details={"unkept": list(streams)})
+    details = {"unkept": list(streams), "lied": list(lied)}
+    h.fault("power-loss", "kafka-3", 5_000, 10_000, details=details)
     for partition in range(h.partitions):
         h.led("kafka-1", 0, at_ms=0, partition=partition, first=0)
         h.led("kafka-2", 1, at_ms=9_000, partition=partition, first=1)
     return h
 
 
-def transacted(partitions: tuple[int, ...], *, done_ms: float = 4_000) -> History:
+def transacted(
+    partitions: tuple[int, ...], *, done_ms: float = 4_000, promise: PromisePlan = UNSYNCED
+) -> History:
     """Message 0 of both partitions in no transaction; 1 of some of them in one, committed by
     ``done_ms``."""
-    h = History(partitions=2, promise=UNSYNCED)
+    h = History(partitions=2, promise=promise)
     for partition in (0, 1):
         h.send(0, partition=partition, at_ms=1_000)
     for partition in partitions:
@@ -82,6 +87,23 @@ def test_a_transaction_that_the_power_tore_is_held_to_what_is_synced(
     h = stored(in_a_power_loss(transacted((0, 1)), unkept), 1, partition=0)
     status = Status.PERMITTED if split == "power" else Status.VIOLATION
     assert told(h.bounds(1, end=5))["torn-transaction", split] == (status, 1)
+
+
+@pytest.mark.parametrize(
+    ("lied", "status"),
+    [
+        ("orders-1", Status.SUSPECT),
+        ("__transaction_state-7", Status.SUSPECT),
+        ("orders-0", Status.VIOLATION),  # has its part of it
+    ],
+)
+def test_a_transaction_is_excused_by_a_disk_that_lied_about_the_part_that_is_gone(
+    lied: str, status: Status
+) -> None:
+    synced = DURABLE.model_copy(update={"synced": True, "required": {}})
+    h = in_a_power_loss(transacted((0, 1), promise=synced), "orders-0", "orders-1", lied=[lied])
+    h = stored(h, 1, partition=0)
+    assert told(h.bounds(1, end=5))["torn-transaction", "power"] == (status, 1)
 
 
 @pytest.mark.parametrize(("cut_at", "split"), [(2, "power"), (4, "")])
