@@ -53,7 +53,7 @@ _POLL_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class BugSearch:
     """One search for a bug.
 
     Attributes:
@@ -77,14 +77,14 @@ class Search:
         return f"found in round {self.hit_round}, after {self.hit_s:.0f} s"
 
 
-def hunted(bug: str, seed: int, budget_s: float, runs: Path) -> Search:
+def hunted(bug: str, seed: int, budget_s: float, runs: Path) -> BugSearch:
     """A hunt, which is ended at the first hit."""
     client, _ = BUGS[bug]
     words = ["hunt", "--client", client, "--reference", "none"]
     return _played(bug, "hunt", seed, [*words, "--budget", f"{budget_s:g}s"], runs)
 
 
-def diced(bug: str, seed: int, budget_s: float, runs: Path) -> Search:
+def diced(bug: str, seed: int, budget_s: float, runs: Path) -> BugSearch:
     """Random seeds of a mix of the faults that a hunt of the same client chooses from."""
     if not (runs / f"{bug}-hunt-{seed}").exists():  # its result is known from before
         hunted(bug, seed, budget_s, runs)
@@ -118,7 +118,7 @@ def _mix(steps: list[Any]) -> dict[str, Any]:
     return {"mix": {"of": steps, "every": _EVERY_S, "from": _FROM_S, "jitter": _EVERY_S / 2}}
 
 
-def _played(bug: str, arm: str, seed: int, words: Sequence[str], runs: Path) -> Search:
+def _played(bug: str, arm: str, seed: int, words: Sequence[str], runs: Path) -> BugSearch:
     """One arm, ended by SIGINT at its first hit."""
     folder = runs / f"{bug}-{arm}-{seed}"
     command = [str(ROOT / "brokerstorm"), "--quiet", "--run-dir", str(folder), *words]
@@ -136,7 +136,7 @@ def _played(bug: str, arm: str, seed: int, words: Sequence[str], runs: Path) -> 
         process.wait()
     hit = _first_hit(bug, folder)
     rounds = len(_rounds(folder))
-    return Search(
+    return BugSearch(
         bug=bug, arm=arm, seed=seed, rounds=rounds, hit_round=hit and hit[0], hit_s=hit and hit[1]
     )
 
@@ -162,13 +162,13 @@ def _newest(folder: Path) -> Path:
     return found[-1] if found else folder
 
 
-_ARMS: Final[Sequence[tuple[str, Callable[[str, int, float, Path], Search]]]] = (
+_ARMS: Final[Sequence[tuple[str, Callable[[str, int, float, Path], BugSearch]]]] = (
     ("hunt", hunted),
     ("dice", diced),
 )
 
 
-def _table(found: Sequence[Search]) -> Iterator[str]:
+def _table(found: Sequence[BugSearch]) -> Iterator[str]:
     """Rows of Markdown: for each bug and arm, how often it was found and the median."""
     yield "| bug | arm | found | rounds, median | seconds, median |"
     yield "|---|---|---|---|---|"
@@ -188,7 +188,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--results", type=Path, default=Path("hunt-against-dice.jsonl"))
     asked = parser.parse_args()
-    found = [Search(**row) for row in read_jsonl(asked.results)] if asked.results.exists() else []
+    rows = read_jsonl(asked.results) if asked.results.exists() else []
+    found = [BugSearch(**row) for row in rows]
     done = {(each.bug, each.arm, each.seed) for each in found}
     with tempfile.TemporaryDirectory(prefix="brokerstorm-hunts-") as temporary:
         for seed in range(1, asked.seeds + 1):
