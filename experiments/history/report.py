@@ -124,7 +124,7 @@ class HuntNight:
         features: different ones that its rounds showed.
         entries: scenarios of its corpus that showed something new in this night, whether the corpus
             had them before or not.
-        new_entries: of those, the ones that the corpus did not have before.
+        new_entries: the ones among them that the corpus did not have before.
     """
 
     cell: str

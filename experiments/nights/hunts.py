@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from analysis.findings import Status
 from experiments.history.rounds import Found, Labels, Round
@@ -16,7 +16,6 @@ from harness.rundir import Document, RunDir
 
 #: In the folder of runs: the corpora of hunts that name none.
 CORPORA: Final = "corpus"
-_VERDICTS: Final[Mapping[str, Any]] = {word: word for word in ("pass", "fail", "unknown")}
 
 
 def corpus_of(cell: Cell, hunted: HuntCell, night: NightDir) -> Path:
@@ -97,7 +96,7 @@ def hunt_round(
         started=ended.started,
         ended=ended.ended,
         duration_s=ended.duration_s,
-        verdict=_VERDICTS[ended.verdict],
+        verdict=None if ended.verdict == "broken" else ended.verdict,
         exit_code=ended.exit_code,
         reasons=list(ended.reasons),
         found=found,
