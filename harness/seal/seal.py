@@ -243,7 +243,8 @@ class _Sealing:
 
     def do(self, threads: int, shares: Shares | None) -> SealReport:
         wall, cpu = time.monotonic(), time.process_time()
-        segments = self._read_names()
+        segments = self._segments(self._damage)
+        self._read_names()
         others = shares(self._names.pairs()) if shares else _lost_shares(self._run)
         parts = [ShareReport(tables=part.tables, files=part.files) for part in self._before.parts]
         tables = together(self._seal_tables(segments, threads), [*parts, *others])
@@ -267,14 +268,16 @@ class _Sealing:
 
     def do_part(self, least_bytes: int, threads: int) -> int:
         """Bytes of the segments that are sealed now and gone."""
-        known = len(self._names.pairs())
-        found = self._read_names()
+        found = self._segments(self._damage)
         # What was seen of files that are not taken yet is seen again by who takes them.
         self._damage = {name: Counter() for name in self._damage}
         chosen = self._finished(found)
         size = sum(segment.bytes for segment in chosen)
         if not chosen or size < least_bytes:
             return 0
+        # After the choice: a worker that runs writes a name down before the first row that has it.
+        known = len(self._names.pairs())
+        self._read_names()
         tables = self._seal_tables(chosen, threads)
         reports = self._worker_reports(chosen, own=True)
         part = SealedPart(
@@ -335,7 +338,8 @@ class _Sealing:
         return found
 
     def do_share(self, threads: int) -> ShareReport:
-        segments = self._read_names()
+        segments = self._segments(self._damage)
+        self._read_names()
         tables = self._seal_tables(segments, threads)
         return ShareReport(
             tables=tables,
@@ -345,10 +349,9 @@ class _Sealing:
             names=self._names.new_rows(),
         )
 
-    def _read_names(self) -> list[Segment]:
+    def _read_names(self) -> None:
         folders = worker_folders(self._run)
         self._worker_names = {f.name: read_worker_names(f, self._names) for f in folders}
-        return self._segments(self._damage)
 
     def _seal_tables(self, segments: list[Segment], threads: int) -> dict[str, TableReport]:
         total_bytes = sum(segment.bytes for segment in segments)

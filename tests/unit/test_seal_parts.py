@@ -24,6 +24,7 @@ from harness.run.sealing import Sealing
 from harness.rundir import RunDir, read_jsonl, write_jsonl
 from harness.seal import parquet
 from harness.seal.seal import load_report, seal, seal_finished
+from harness.seal.segments import Segment, is_finished
 from tests.planted.raw import SegmentWriter, raw_rows
 from tests.unit.seal_rows import Columns, new_run, plan_of, put, sends
 from tests.unit.test_seal import captures
@@ -203,6 +204,24 @@ def test_a_name_keeps_its_number_when_others_come_before_it(tmp_path: Path) -> N
     names = {row["id"]: row["text"] for row in read_jsonl(run.names)}
     rows = [row for bucket in (0, 1) for row in zip_rows(run, bucket)]
     assert {(instance, names[error]) for instance, error in rows} == {(1, "of 1"), (2, "of 2")}
+
+
+def test_a_name_that_is_written_while_a_part_begins_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker writes a name, then the last row of a segment, between two steps of the sealing."""
+    run, plan = new_run(tmp_path / "run"), plan_of()
+    columns = sends(6)
+    columns["error"][:] = 9
+    put(run, "p-1", TableId.SENDS, 1, raw_rows(TableId.SENDS, columns))
+
+    def finished(segment: Segment, before_ns: int) -> bool:
+        write_jsonl(run.worker("p-1") / "names.jsonl", [{"id": 9, "kind": "error", "text": "new"}])
+        return is_finished(segment, before_ns)
+
+    monkeypatch.setattr("harness.seal.seal.is_finished", finished)
+    seal_finished(run, plan)
+    assert not seal(run, plan).problems()
 
 
 def zip_rows(run: RunDir, bucket: int) -> list[tuple[int, int]]:
