@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +17,10 @@ from harness.clusters.cluster import describe_cluster
 from harness.contracts.plan import TopicPlan
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.plan.promise import ClientSettings, Consuming, PromiseContext
-from harness.protocols.cluster import Endpoint, PartitionState
+from harness.protocols.cluster import Endpoint, Node, PartitionState
 from harness.systems import SYSTEMS
 from harness.systems.nats import promise
-from harness.systems.nats.api import _checked
+from harness.systems.nats.api import JetStream, _checked
 from harness.systems.nats.link import Link, NoResponders
 from harness.systems.nats.monitor import Monitor, Told, meta_leader, stream_state
 from harness.workers import load_worker
@@ -137,9 +138,9 @@ def server() -> Iterator[tuple[Endpoint, list[bytes]]]:
             while line := lines.readline():
                 if line.startswith(b"PING"):
                     link.sendall(b"PING\r\nPONG\r\n")
-                elif line.startswith(b"PUB"):
+                elif line.startswith((b"PUB", b"HPUB")):
                     reply = line.split()[2]
-                    lines.read(int(line.split()[3]) + 2)
+                    lines.read(int(line.split()[-1]) + 2)
                     link.sendall(answers[0].replace(b"REPLY", reply))
 
     thread = threading.Thread(target=serve, daemon=True)
@@ -163,6 +164,24 @@ def test_a_subject_that_nobody_listens_to(server: tuple[Endpoint, list[bytes]]) 
     answers.append(b"HMSG REPLY 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n")
     with Link(at) as link, pytest.raises(NoResponders):
         link.ask("$JS.API.INFO", within_s=2.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "failure"),
+    [
+        (b"HMSG REPLY 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", "nats-1 does not pass messages on to"),
+        (b'MSG REPLY 1 30\r\n{"error": {"err_code": 10060}}\r\n', ""),
+    ],
+)
+def test_a_server_that_does_not_know_a_stream_yet_is_named(
+    server: tuple[Endpoint, list[bytes]], answer: bytes, failure: str
+) -> None:
+    at, answers = server
+    answers.append(answer)
+    node = Node("nats-1", 1, at, at, at, Path())
+    asked = JetStream([node], {"nats-1": at}, lambda name: True).unheard(["orders-0"])
+    assert asked.startswith(failure)
+    assert bool(asked) == bool(failure)
 
 
 def test_a_server_that_does_not_answer_ends_the_question(

@@ -325,7 +325,8 @@ class NatsAdmin:
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
         """Return when every server is healthy and names the same leader of the meta group, every
-        stream has a leader and all copies in sync, and a message was stored through each.
+        stream has a leader and all copies in sync, every server passes messages on to it, and a
+        message was stored through each.
 
         A stream that the meta group does not know any more, once all that holds, is *gone*: no
         waiting brings it back (`gone` says which).
@@ -362,7 +363,9 @@ class NatsAdmin:
                 return f"{lagging[0]} lags in stream {stream}"
         if lacking := sorted(set(topics) - {_topic(stream) for stream in streams}):
             return f"topic {lacking[0]} has no stream"
-        return self._api.publish(there, probe_payload(run_tag)) if there else ""
+        if not there:
+            return ""
+        return self._api.unheard(there) or self._api.publish(there, probe_payload(run_tag))
 
     def _is_gone(self, stream: str, told: Mapping[str, Told]) -> bool:
         """No server has a copy, and the leader of the meta group, who alone says so, knows of

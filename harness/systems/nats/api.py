@@ -93,6 +93,27 @@ class JetStream(FailoverAdmin):
                 said = f"{node.name} {error}"
         return f"no message through the servers ({said})"
 
+    def unheard(self, streams: Sequence[str]) -> str:
+        """Return which server does not yet pass messages on to which stream; empty: every one does.
+
+        A server learns from the others which subjects a new stream takes. Until then it answers a
+        publish with *no responders*. The question stores nothing: it expects another stream's name,
+        so that the stream refuses it (docs.nats.io, "Headers", ``Nats-Expected-Stream``).
+
+        Raises:
+            UsageError: a server does not let the user in.
+        """
+        for name in self.reachable():
+            try:
+                with self.link(name) as link:
+                    for stream in streams:
+                        link.ask(stream, b"", headers={"Nats-Expected-Stream": f"not-{stream}"})
+            except NoResponders:
+                return f"{name} does not pass messages on to stream {stream}"
+            except NoAnswer as error:
+                return f"{name} {error}"
+        return ""
+
 
 def _not_stored(link: Link, subject: str, payload: bytes) -> str:
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final
 from urllib.parse import urlsplit
@@ -56,7 +56,14 @@ class Link:
         self._stream.close()
         self._link.close()
 
-    def ask(self, subject: str, body: Any = None, *, within_s: float = ANSWER_S) -> dict[str, Any]:
+    def ask(
+        self,
+        subject: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        within_s: float = ANSWER_S,
+    ) -> dict[str, Any]:
         """The first answer to a message, which is JSON. ``body``: nothing, bytes, or what becomes
         JSON.
 
@@ -69,7 +76,7 @@ class Link:
         )
         deadline = time.monotonic() + within_s
         with _answering():
-            reply = self._publish(subject, payload)
+            reply = self._publish(subject, payload, headers)
             while True:
                 words, head, said = self._message(deadline)
                 if words[0] != reply:
@@ -94,11 +101,20 @@ class Link:
                     return
                 yield words[2].decode(), head, data
 
-    def _publish(self, subject: str, payload: bytes) -> bytes:
+    def _publish(
+        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
+    ) -> bytes:
         """The subject of its answers."""
         self._questions += 1
         reply = f"{self._inbox}.{self._questions}".encode()
-        self._send(b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply, len(payload), payload))
+        verb, sizes, head = b"PUB", b"%d" % len(payload), b""
+        if headers:
+            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            head = f"NATS/1.0\r\n{lines}\r\n".encode()
+            verb, sizes = b"HPUB", b"%d %d" % (len(head), len(head) + len(payload))
+        self._send(
+            b"%b %b %b %b\r\n%b%b\r\n" % (verb, subject.encode(), reply, sizes, head, payload)
+        )
         return reply
 
     def _open(self, security: Security) -> None:
