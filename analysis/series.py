@@ -71,14 +71,17 @@ class Grid:
 
     @property
     def end_ns(self) -> int:
+        """The end of the last step."""
         return self.start_ns + self.steps * self.step_ns
 
     @property
     def tick_ns(self) -> int:
+        """The length of a tick, the finest part of a step."""
         return self.step_ns // self.ticks_a_step
 
     @property
     def ticks(self) -> int:
+        """The number of ticks of all steps."""
         return self.steps * self.ticks_a_step
 
     @classmethod

@@ -87,4 +87,5 @@ class ClockLine:
 
     @classmethod
     def of_document(cls, rows: Sequence[dict[str, int]]) -> ClockLine:
+        """Return the line whose anchors a manifest or plan holds, one mapping for each."""
         return cls(tuple(Anchor(**row) for row in rows))

@@ -60,6 +60,7 @@ class FaultRecord:
 
     @property
     def is_applied(self) -> bool:
+        """Whether the fault was injected and is not undone yet."""
         return self.inject_ns is not None and self.end_ns is None
 
     @property

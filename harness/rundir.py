@@ -108,9 +108,11 @@ class RunDir:
 
     @property
     def run_id(self) -> str:
+        """The id of the run: the name of its folder."""
         return self.root.name
 
     def worker(self, name: str) -> Path:
+        """Return the raw folder of a worker."""
         return self.raw / name
 
     def bucket_folder(self, table: str, bucket: int) -> Path:

@@ -66,6 +66,7 @@ class _Segment:
 
     @property
     def is_exhausted(self) -> bool:
+        """Whether every row was written and answered, so that nothing in it changes any more."""
         return self._next == len(self._rows) and not len(self._open)
 
     def new_rows(self) -> Rows:
@@ -80,6 +81,7 @@ class _Segment:
         return rows
 
     def unanswered(self) -> Rows:
+        """Return copies of the sends that have no outcome yet."""
         found: Rows = self._rows.take(self._open)
         is_open = (found[self._written] != 0) & (found[self._final] == 0)  # some were taken back
         return found.compress(is_open)

@@ -78,6 +78,7 @@ class LostAcks:
         return len(self.position)
 
     def lost_in(self, rows: Ints) -> LostAcks:
+        """Return the lost acknowledgements of the chosen rows."""
         return LostAcks(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 

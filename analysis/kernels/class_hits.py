@@ -46,6 +46,7 @@ class ClassHits:
         return cls(name, tuple(splits), sink.getvalue().to_pybytes())
 
     def columns(self) -> dict[str, Array]:
+        """Return the columns of the hits, by name."""
         with pa.ipc.open_stream(self.data) as reader:
             table = reader.read_all()
         return {name: table.column(name).to_numpy() for name in COLUMNS}

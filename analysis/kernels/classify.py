@@ -188,6 +188,7 @@ class _Ranked:
     def from_hits(
         cls, history: BucketHistory, found: Sequence[Hits], contested: Sequence[Array]
     ) -> _Ranked:
+        """Rank the hits of a message by urgency; only contested messages take part."""
         none = np.empty(0, np.int64)
         pairs = list(zip(found, contested, strict=True))
         slot = np.concatenate([none, *(h.slot[own] for h, own in pairs)])
@@ -201,6 +202,7 @@ class _Ranked:
 
     @cached_property
     def ordered(self) -> Array:
+        """Message of each hit, the most urgent hit of a message first."""
         return np.asarray(self.slot[self.order])
 
     def losers(self, number: int) -> Array:
@@ -210,6 +212,7 @@ class _Ranked:
         return np.asarray(self.index[beaten[self.source[beaten] == number]])
 
     def symptoms_of(self, number: int, found: Sequence[Hits]) -> _Symptoms:
+        """Return the other classes that describe messages of a kernel result."""
         return _Symptoms(self, number, tuple(h.cls for h in found))
 
 

@@ -49,6 +49,7 @@ class _Runs:
         return len(self.begin)
 
     def members(self, number: int) -> Array:
+        """Return the hits of an episode."""
         return np.asarray(self.order[self.begin[number] : self.end[number]])
 
 

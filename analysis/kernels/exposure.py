@@ -63,6 +63,7 @@ class Calls:
 
     @classmethod
     def from_bucket(cls, bucket: Bucket) -> Calls:
+        """Count the calls of all sends of a bucket."""
         calls = cls(bucket.context)
         for _ in calls.watching(bucket.sends.in_turn(*cls.NEEDED)):
             pass

@@ -51,6 +51,7 @@ class _Late:
 
     @classmethod
     def none(cls) -> _Late:
+        """Return a result without any late row."""
         return cls(*(np.empty(0, np.int64) for _ in range(3)))
 
 

@@ -352,6 +352,7 @@ class BucketHistory:
 
     @property
     def sparse_group(self) -> Ints:
+        """Group of each message that is not in the dense index; see `Index`."""
         return self._index.sparse_group
 
     # -- what became of it

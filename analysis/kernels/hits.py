@@ -59,6 +59,7 @@ class Hits:
 
     @property
     def splits(self) -> tuple[str, ...]:
+        """The names by which the hits are counted apart; one empty name if there are none."""
         return self.names or tuple(CLASSES[self.cls].splits) or ("",)
 
 

@@ -40,6 +40,7 @@ class _Firsts:
         return len(self.row)
 
     def first_among(self, chosen: Array) -> _Firsts:
+        """Return the first deliveries of the chosen positions."""
         return _Firsts(
             *(a[chosen] for a in (self.key, self.row, self.delivery, self.t_ns, self.session))
         )

@@ -57,6 +57,7 @@ class _Work:
     hidden: Ints
 
     def place(self, position: int) -> str:
+        """Return an input's place, such as ``orders-0@17``."""
         return f"{self.history.context.stream_name(self.stream)}@{position}"
 
     def name(self, i: int) -> str:

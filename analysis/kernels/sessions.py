@@ -89,6 +89,7 @@ class DeliveryJournal:
 
     @classmethod
     def from_history(cls, history: BucketHistory) -> DeliveryJournal:
+        """Read the journals of all sessions of queues in a bucket."""
         table = history.bucket.deliveries
         row = history.queue_deliveries
         session = table["session"][row].astype(np.int64)
@@ -147,6 +148,7 @@ class _Boundaries:
 
     @classmethod
     def from_session(cls, history: BucketHistory, session: int, given: Array) -> _Boundaries:
+        """Return where the session's acknowledgements can cover more than one delivery."""
         table = history.bucket.deliveries
         known = history.context.sessions.get(session)
         settle = known.reading.settle if known else "ack"

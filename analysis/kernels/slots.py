@@ -50,6 +50,7 @@ class Groups:
 
     @property
     def sizes(self) -> Ints:
+        """The number of rows of each group."""
         return np.diff(self.start)
 
 
@@ -87,10 +88,12 @@ class Index:
 
     @property
     def n_dense(self) -> int:
+        """The number of messages that have a slot by calculation."""
         return self.dense.size
 
     @property
     def n_slots(self) -> int:
+        """The number of all messages that have a slot."""
         return self.dense.size + len(self.sparse)
 
     def find(self, identities: Ints) -> Ints:

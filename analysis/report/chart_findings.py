@@ -135,6 +135,7 @@ class _Counts:
 
     @classmethod
     def from_finding(cls, finding: Finding) -> _Counts:
+        """Return the messages of a finding by window, over all streams."""
         total: Counter[int] = Counter()
         for row in finding.by_stream:
             for start, number in row.windows:
@@ -144,6 +145,7 @@ class _Counts:
 
     @property
     def peak(self) -> int:
+        """The start of the window with the most messages."""
         return self.starts[self.all.index(max(self.all))]
 
 

@@ -76,6 +76,7 @@ class TimeAxis:
         return plot
 
     def bands_behind(self, plot: Any) -> None:
+        """Draw the time of each fault as a band below the curves."""
         plot.vstrip(
             x0="start",
             x1="end",

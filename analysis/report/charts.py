@@ -129,6 +129,7 @@ class RateScale:
         return cls(CUT_AT * level, Range1d(0, CUT_AT * level * 1.2))
 
     def clipped(self, rates: Sequence[float]) -> list[float]:
+        """Return the rates, those above the cut lowered to it."""
         return [min(rate, self.cut_per_s) for rate in rates] if self.cut_per_s else list(rates)
 
     def peaks(self, windows: Windows) -> list[tuple[float, float]]:

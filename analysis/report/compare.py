@@ -39,6 +39,7 @@ class ComparisonRow:
 
     @property
     def differs(self) -> bool:
+        """Whether the two runs have different values."""
         return self.a != self.b
 
 

@@ -321,6 +321,7 @@ class _Unindented(PackageLoader):
     def get_source(
         self, environment: Environment, template: str
     ) -> tuple[str, str, Callable[[], bool] | None]:
+        """Return a template without indentation, which would only make pages larger."""
         text, path, is_fresh = super().get_source(environment, template)
         return re.sub(r"^ +", "", text, flags=re.MULTILINE), path, is_fresh
 

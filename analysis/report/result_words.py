@@ -46,6 +46,7 @@ def sends_line(sends: dict[str, int]) -> str:
 
 
 def rate_line(rate: dict[str, float]) -> str:
+    """Return the rate in words: what was reached, of what was asked for."""
     target, achieved = rate.get("target_per_s", 0.0), rate.get("achieved_per_s", 0.0)
     if not target:
         return f"{words.per_second(achieved)} (unlimited)"

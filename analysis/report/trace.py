@@ -115,6 +115,7 @@ class _Tracer:
         return self.by_identity(MessageId(row.instance, row.lane, row.seq), asked)
 
     def by_identity(self, name: MessageId, asked: str) -> Trace:
+        """Return the trace of one attempt to send. Raises UsageError if there is none."""
         instance, lane, seq, attempt = name
         if lane >= 2**32 or instance >= 2**32:
             raise UsageError(f"{asked!r}: instance and lane are below {2**32}", hint=EXAMPLES)

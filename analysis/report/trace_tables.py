@@ -176,6 +176,7 @@ class SealedTables:
         return next((rows for bucket in buckets if (rows := self.read(table, bucket, where))), [])
 
     def bucket_of_lane(self, lane: int) -> int:
+        """Return the bucket that holds a lane's rows. Raises UsageError for an unknown lane."""
         for lanes in self._lanes:
             if lanes.first <= lane < lanes.first + lanes.count:
                 return lanes.bucket(lane)
@@ -193,6 +194,7 @@ class SealedTables:
         return list(dict.fromkeys([*own, *range(self.context.buckets)]))
 
     def stream_id(self, text: str) -> int:
+        """Return the number of a stream. Raises UsageError for an unknown stream."""
         streams = self.context.streams
         if text in streams:
             return streams.index(text) + 1

@@ -138,6 +138,7 @@ def span(first_s: float, last_s: float) -> str:
 
 
 def per_second(value: float) -> str:
+    """Return a rate, such as ``50,000/s``."""
     return f"{count(value)}/s"
 
 
@@ -195,6 +196,7 @@ def quantile(q: float) -> str:
 
 
 def probability(p: float) -> str:
+    """Return a p-value, such as ``p 0.031``; the smallest ones as ``p < 0.001``."""
     return "p < 0.001" if p < 0.001 else f"p {p:.3f}"
 
 

@@ -40,6 +40,7 @@ class RunSpan:
 
     @property
     def length_ns(self) -> int:
+        """The length of the span, at least 1."""
         return max(self.end_ns - self.start_ns, 1)
 
 

@@ -66,10 +66,12 @@ class Evidence:
 
     @property
     def counted(self) -> int:
+        """The number of rounds that count as evidence."""
         return sum(not look.not_counted for look in self.looks)
 
     @property
     def shown(self) -> int:
+        """The number of counted rounds that showed the class."""
         return sum(look.shown for look in self.looks if not look.not_counted)
 
     @property
@@ -78,6 +80,7 @@ class Evidence:
         return [look.met for look in self.looks if look.met is not None and not look.not_counted]
 
     def document(self) -> Document:
+        """Return the JSON form that a bisection's result has."""
         return {
             "version": self.version,
             "decision": str(self.decision),

@@ -51,6 +51,7 @@ class RunSummary:
         round_number: int,
         sighting: tuple[str, str] | None = None,
     ) -> RunSummary:
+        """Return the summary of a round from its result."""
         told = [*result.excused(), *result.violations()]  # of one class, the violation's stays
         shown = [(f.cls, min(f.witnesses, key=_time)) for f in told if f.witnesses]
         fired = [fault for fault in result.faults if not fault.skipped]

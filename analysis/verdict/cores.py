@@ -30,6 +30,7 @@ class CpuShares:
     stolen: float
 
     def text(self) -> str:
+        """Return who took how many cores, the largest share first."""
         took = [("the clients", self.clients), ("brokerstorm itself", self.own)]
         took += [] if self.brokers is None else [("the brokers", self.brokers)]
         took.sort(key=lambda each: -each[1])

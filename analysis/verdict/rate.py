@@ -77,6 +77,7 @@ class Rate:
 
     @property
     def is_without_calm(self) -> bool:
+        """Whether too little of the load was outside outages to judge the rate."""
         return self.calm_s < MIN_CALM_SHARE * self.load_s
 
     def document(self) -> dict[str, float]:

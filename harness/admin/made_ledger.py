@@ -22,4 +22,5 @@ class MadeLedger(Protocol):
     def add(self, kind: str, names: Iterable[str]) -> None:
         """Written and synced on return."""
 
-    def remove(self, kind: str, names: Iterable[str]) -> None: ...
+    def remove(self, kind: str, names: Iterable[str]) -> None:
+        """Strike out names of a kind that exist no longer."""

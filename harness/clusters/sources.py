@@ -85,7 +85,8 @@ class NodeSoftware(ABC):
         """The class of its runtimes."""
 
     @abstractmethod
-    def state(self) -> dict[str, str]: ...
+    def state(self) -> dict[str, str]:
+        """Return what `restored` needs to find this software again, in another process."""
 
     @abstractmethod
     def runtime(self, spec: ClusterLayout, place: ClusterPlace) -> NodeRuntime:
@@ -134,6 +135,7 @@ class ProcessSource(NodeSoftware):
         return cls(find_java(spec.java), Path(state["jars"]))
 
     def state(self) -> dict[str, str]:
+        """Return what `restored` needs to find this software again, in another process."""
         return {"program": str(self.program)} if self.program else {"jars": str(self.jars)}
 
     @staticmethod
@@ -197,6 +199,7 @@ class ContainerSource(NodeSoftware):
         return cls(engine.connect(), os.environ)
 
     def state(self) -> dict[str, str]:
+        """Return what `restored` needs to find this software again, in another process."""
         return {}
 
     @staticmethod

@@ -165,6 +165,7 @@ class DrivenWorker(WorkerProcess):
 
     @property
     def sends(self) -> Rows:
+        """All written rows of its sends, segment after segment."""
         return self.rows(TableId.SENDS)
 
     def events(self, kind: int) -> Rows:

@@ -168,6 +168,7 @@ class ProcessSpec(SpecPart):
 
     @property
     def role(self) -> str:
+        """The one role of this process: producer, consumer, pipeline or audit."""
         return next(role for role in ROLES if getattr(self, role) is not None)
 
     @property
@@ -184,6 +185,7 @@ class ProcessSpec(SpecPart):
         return found
 
     def document(self) -> Document:
+        """Return the JSON form that the worker reads, without keys that have no value."""
         return {**self.model_dump(mode="json", exclude_none=True), "role": self.role}
 
 

@@ -96,6 +96,7 @@ def require(results: Iterable[Need]) -> None:
 
 
 def python_check() -> Need:
+    """Return whether the running Python is new enough."""
     found = ".".join(map(str, sys.version_info[:3]))
     ok = sys.version_info[:2] >= PYTHON
     return Need(

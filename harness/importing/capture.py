@@ -276,6 +276,7 @@ class _Places:
         self._streams = _lookup(routing.streams)
 
     def places_of(self, columns: Rows) -> npt.NDArray[np.int64]:
+        """Return the place of each row: its lane's, or its stream's if it has no name."""
         by_lane = _taken(self._lanes, columns["lane"])
         if self._table == "sends":
             return by_lane

@@ -322,6 +322,7 @@ class _Groups:
         self._parent: dict[_Node, _Node] = {}
 
     def root(self, node: _Node) -> _Node:
+        """Return the first member of the node's group; a new node is a group of its own."""
         self._parent.setdefault(node, node)
         while self._parent[node] != node:
             self._parent[node] = self._parent[self._parent[node]]
@@ -329,6 +330,7 @@ class _Groups:
         return node
 
     def has(self, node: _Node) -> bool:
+        """Return whether the node was met before."""
         return node in self._parent
 
     def join(self, one: _Node, other: _Node) -> None:

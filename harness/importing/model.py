@@ -227,6 +227,7 @@ class ImportFile(Part):
         return [f"{topic}-{p}" for topic, count in self.topics.items() for p in range(count)]
 
     def is_stated(self, name: Statement) -> bool:
+        """Return whether the file states this about its evidence."""
         return bool(getattr(self.evidence, name))
 
     def nanoseconds(self, moment: int | datetime) -> int:
@@ -238,6 +239,7 @@ class ImportFile(Part):
 
     @property
     def unit_ns(self) -> int:
+        """Nanoseconds of the unit in which the file gives times."""
         return _UNIT_NS[self.times or "ns"]
 
 

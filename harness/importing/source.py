@@ -37,6 +37,7 @@ class TableFile:
 
     @property
     def suffix(self) -> str:
+        """The suffix by which the format is known, compression included."""
         return next(suffix for suffix in SUFFIXES if self.name.endswith(suffix))
 
     @property

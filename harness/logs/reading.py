@@ -109,6 +109,7 @@ class _Growing:
             self._left += 1
 
     def entry(self) -> LogEntry:
+        """Return the entry as it was read so far, without blank lines at its end."""
         while self._more and not self._more[-1].strip():
             self._more.pop()
         return LogEntry(self._offset, self._size, *self._head, tuple(self._more), self._left)

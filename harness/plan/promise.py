@@ -36,6 +36,7 @@ class Setting:
 
     @property
     def is_true(self) -> bool:
+        """Whether the value is one of the spellings of true, in any case."""
         return self.value.lower() in TRUE
 
 

@@ -137,6 +137,7 @@ class RunView:
         return ""
 
     def active(self) -> list[FaultRecord]:
+        """The faults that are in effect now."""
         return [record for record in self.faults.records if record.is_applied]
 
 

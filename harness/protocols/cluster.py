@@ -57,7 +57,9 @@ class Runtime(Protocol):
     run_id: str
 
     @property
-    def nodes(self) -> Sequence[Node]: ...
+    def nodes(self) -> Sequence[Node]:
+        """The nodes that belong to the cluster now."""
+
     def up(self) -> None:
         """Start every node and return once their processes run (readiness is the admin's to say).
 
@@ -622,9 +624,13 @@ class Cluster(Protocol):
     facts: Mapping[str, str]
 
     @property
-    def runtime(self) -> Runtime: ...
+    def runtime(self) -> Runtime:
+        """The processes or containers of the cluster."""
+
     @property
-    def admin(self) -> Admin: ...
+    def admin(self) -> Admin:
+        """The administrator that is connected to the cluster."""
+
     @property
     def bootstrap(self) -> str:
         """Client endpoints, comma separated."""

@@ -51,7 +51,11 @@ class Stoppable(Startable, Protocol):
 class Pausable(Protocol):
     """Can freeze a node (SIGSTOP) and resume it."""
 
-    def pause(self, node: str) -> None: ...
-    def resume(self, node: str) -> None: ...
+    def pause(self, node: str) -> None:
+        """Stop the node's process without ending it (SIGSTOP, a paused container)."""
+
+    def resume(self, node: str) -> None:
+        """Let a paused node's process run again."""
+
     def is_paused(self, node: str) -> bool:
         """Return whether the node's process is stopped."""

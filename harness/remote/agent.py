@@ -238,6 +238,7 @@ class _Worker:
 
     @property
     def is_alive(self) -> bool:
+        """Return whether the worker's process runs."""
         return self._process.poll() is None
 
     def _relay(self, what: str, pipe: IO[str]) -> None:
@@ -257,12 +258,14 @@ class _Worker:
         self._control.send(told)
 
     def tell(self, line: str) -> None:
+        """Write a line to the worker; a worker that has ended does not read it."""
         with contextlib.suppress(OSError, ValueError):  # a command that is not read
             assert self._process.stdin is not None
             self._process.stdin.write(line)
             self._process.stdin.flush()
 
     def signal(self, number: int) -> None:
+        """Send a signal to the worker's process."""
         self._process.send_signal(number)
 
     def state(self) -> Message:

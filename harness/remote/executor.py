@@ -232,6 +232,7 @@ class _Lines:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def put(self, line: str | None) -> None:
+        """Add a line; None ends the lines."""
         self._lines.put(line)
 
     def __iter__(self) -> Iterator[str]:
@@ -330,6 +331,7 @@ class RemoteProcess:
         self.send_signal(signal.SIGKILL)
 
     def poll(self) -> int | None:
+        """Return the exit code; None while the process runs, as far as its machine has reported."""
         return self._code
 
     def wait(self, timeout: float | None = None) -> int:

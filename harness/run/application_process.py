@@ -151,6 +151,7 @@ class ApplicationProcess:
 
     @property
     def is_alive(self) -> bool:
+        """Whether the instance was started and its process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property

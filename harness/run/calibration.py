@@ -248,6 +248,7 @@ class _Count:
 
     @classmethod
     def counted_by(cls, worker: WorkerProcess, t0_ns: int) -> _Count:
+        """Return what a worker counted until its last stats line; 0 at ``t0_ns`` without one."""
         return cls(worker.stats.t_ns or t0_ns, worker.stats.ok + worker.stats.aborted)
 
     def per_second_since(self, before: _Count) -> float:

@@ -50,6 +50,7 @@ class GroupMembers:
 
     @property
     def count(self) -> int:
+        """The number of members that the group has now."""
         return len(self._now)
 
     def wait_ready(self, *, is_new: bool) -> None:

@@ -27,7 +27,9 @@ class Pipe(Protocol):
     def write(self, text: str, /) -> Any:
         """Write a text."""
 
-    def flush(self) -> Any: ...
+    def flush(self) -> Any:
+        """Send what was written to the process."""
+
     def close(self) -> Any: ...
 
 
@@ -46,14 +48,26 @@ class Process(Protocol):
     @property
     def pid(self) -> int | None: ...
     @property
-    def stdin(self) -> Pipe | None: ...
+    def stdin(self) -> Pipe | None:
+        """Where lines for the process are written; None if it was started without."""
+
     @property
-    def stdout(self) -> Lines | None: ...
+    def stdout(self) -> Lines | None:
+        """The lines of its standard output; None if it was started without."""
+
     @property
-    def stderr(self) -> Lines | None: ...
-    def poll(self) -> int | None: ...
-    def wait(self, timeout: float | None = None) -> int: ...
-    def send_signal(self, number: int, /) -> None: ...
+    def stderr(self) -> Lines | None:
+        """The lines of its standard error; None if it was started without."""
+
+    def poll(self) -> int | None:
+        """Return the exit code; None while the process runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit code, as `subprocess.Popen.wait` does."""
+
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal to the process."""
+
     def kill(self) -> None: ...
 
 

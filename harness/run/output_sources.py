@@ -209,6 +209,7 @@ class _Endpoint(ThreadingHTTPServer):
     error."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore a connection that the application closed; report every other error."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

@@ -226,6 +226,7 @@ class WorkerProcess:
 
     @property
     def was_started(self) -> bool:
+        """Whether `start` was called with success."""
         return self._process is not None
 
     @property
@@ -235,6 +236,7 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
+        """Whether the process was started and runs."""
         return self._process is not None and self._process.poll() is None
 
     @property

@@ -103,6 +103,7 @@ class StopSpec(Part):
 
     @property
     def number(self) -> int:
+        """The number of the signal on this system."""
         return int(getattr(signal, f"SIG{self.signal}"))
 
 

@@ -55,6 +55,7 @@ class _Files:
         self._left = _MOST_FILES
 
     def load(self, name: Any) -> Any:
+        """Return the parsed schema of a name that the file refers to, as fastavro asks for it."""
         if not self._texts:  # fastavro asks for the schema itself by its path
             return self._read("", self._path)
         if not isinstance(name, str) or not _NAME.fullmatch(name):

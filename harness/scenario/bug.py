@@ -71,7 +71,8 @@ class Variant(Protocol):
     @property
     def expect(self) -> str: ...
     @property
-    def override(self) -> Mapping[str, Any]: ...
+    def override(self) -> Mapping[str, Any]:
+        """The scenario keys that this variant changes, with their values."""
 
 
 Problem = tuple[tuple[str | int, ...], str]

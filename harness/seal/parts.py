@@ -65,6 +65,7 @@ class SealedSoFar:
 
     @property
     def next_part(self) -> int:
+        """The number of the part that is sealed next."""
         return len(self.parts)
 
     @property
@@ -73,10 +74,12 @@ class SealedSoFar:
 
     @property
     def ordinals(self) -> Counter[int]:
+        """The number of rows that each stream or lane has in the parts so far."""
         return Counter(self.parts[-1].ordinals if self.parts else {})
 
     @property
     def pipelines(self) -> set[int]:
+        """Numbers of the instances that sent for pipelines in the parts so far."""
         return {number for part in self.parts for number in part.pipelines}
 
     def taken(self, segment: Segment) -> int:

@@ -242,6 +242,7 @@ class _Sealing:
         return rows
 
     def do(self, threads: int, shares: Shares | None) -> SealReport:
+        """Seal everything that is left, write the small files, and return the report."""
         wall, cpu = time.monotonic(), time.process_time()
         segments = self._segments(self._damage)
         self._read_names()
@@ -338,6 +339,7 @@ class _Sealing:
         return found
 
     def do_share(self, threads: int) -> ShareReport:
+        """Seal what this machine captured, as a part of a run that is on another machine."""
         segments = self._segments(self._damage)
         self._read_names()
         tables = self._seal_tables(segments, threads)

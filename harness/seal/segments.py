@@ -58,6 +58,7 @@ class Segment:
 
     @property
     def bytes(self) -> int:
+        """The size of its rows, whether they are written or not."""
         return self.room * RAW[self.table].itemsize
 
 

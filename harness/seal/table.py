@@ -89,6 +89,7 @@ class BufferPool:
             return np.empty(self._group_words, np.int64)
 
     def give_back(self, memory: npt.NDArray[np.int64]) -> None:
+        """Take a buffer back for the next row group."""
         self._spare.append(memory)
 
     def columns(self) -> ColumnMemory:

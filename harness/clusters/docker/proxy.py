@@ -104,6 +104,7 @@ class ContainerHost:
 
     @property
     def log(self) -> Path:
+        """The file that keeps what the proxy's container prints."""
         return self._folder.logs / "stdout.log"
 
     def adopt(self) -> None:

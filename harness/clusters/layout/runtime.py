@@ -81,6 +81,7 @@ class NodeRuntime(ABC):
 
     @property
     def spec(self) -> ClusterLayout:
+        """The layout that the cluster was asked to have."""
         return self.layout.spec
 
     @property

@@ -49,6 +49,7 @@ class Hierarchy:
     version: int
 
     def group(self, run_id: str, node: str) -> Path:
+        """Return the folder of a node's control group; whether it exists is not checked."""
         return self.root / f"{PREFIX}{run_id}.{short_owner_mark()}.{node}"
 
 
@@ -175,6 +176,7 @@ class ControlGroup(ABC):
             ) from error
 
     def holds(self, pid: int) -> bool:
+        """Return whether the group has a process."""
         return str(pid) in self._read(_PROCESSES).split()
 
     @abstractmethod

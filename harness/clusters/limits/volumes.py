@@ -120,6 +120,7 @@ class Volume:
         self.image.unlink(missing_ok=True)
 
     def is_mounted(self) -> bool:
+        """Return whether the volume is mounted at the node's data folder now."""
         return is_mounted(self.data)
 
     def fill(self) -> None:

@@ -95,7 +95,9 @@ class ProxyHost(Protocol):
     """
 
     @property
-    def log(self) -> Path: ...
+    def log(self) -> Path:
+        """The file that keeps what the proxy prints."""
+
     def adopt(self) -> None:
         """Take over what another harness process started."""
 
@@ -103,7 +105,9 @@ class ProxyHost(Protocol):
     def kill(self) -> None:
         """End it. Idempotent."""
 
-    def why_dead(self) -> EnvironmentNotReady: ...
+    def why_dead(self) -> EnvironmentNotReady:
+        """Return the error for a proxy that has ended, with the last lines of its log."""
+
     def accepted(self) -> set[tuple[str, int]]:
         """Where it has connections now that others opened: its own (address, port) of each."""
 
@@ -120,6 +124,7 @@ class LocalHost(NodeProcess):
 
     @property
     def log(self) -> Path:
+        """The file that keeps what the proxy prints."""
         return self.folder.logs / "stdout.log"
 
     def start(self, program: Path, api: Endpoint, splits: Iterable[Split] = ()) -> None:

@@ -127,6 +127,7 @@ _META = "meta.properties"
 
 
 def fresh_directory() -> str:
+    """Return a new id of a log directory, in the form that Kafka writes (base64 of a UUID)."""
     return base64_of(uuid.uuid4().bytes)
 
 

@@ -40,10 +40,12 @@ class ExternalKafkaAdmin:
 
     @property
     def watch(self) -> Callable[[], None]:
+        """What is called while the administrator waits."""
         return self._admin.watch
 
     @watch.setter
     def watch(self, look: Callable[[], None]) -> None:
+        """What is called while the administrator waits."""
         self._admin.watch = look
 
     def name_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:

@@ -55,6 +55,7 @@ class _Partition:
         self.epochs.append(Epoch(number, leader, t_ms, unclean=unclean))
 
     def in_sync(self, isr: frozenset[int], t_ms: int) -> None:
+        """Record the replicas that are in sync from this time on."""
         for node in isr - self.isr:
             self.end_of(node, t_ms, but_last=True)
         self.isr = isr
@@ -74,6 +75,7 @@ class _Fields:
         self._at = 0
 
     def take(self, count: int) -> bytes:
+        """Return the next bytes. Raises ValueError if the record has fewer."""
         piece = self._data[self._at : self._at + count]
         if len(piece) < count:
             raise ValueError("a record ends within a field")
@@ -81,12 +83,15 @@ class _Fields:
         return piece
 
     def int8(self) -> int:
+        """Read a signed number of one byte."""
         return int.from_bytes(self.take(1), "big", signed=True)
 
     def int32(self) -> int:
+        """Read a signed number of four bytes."""
         return int.from_bytes(self.take(4), "big", signed=True)
 
     def uvarint(self) -> int:
+        """Read an unsigned number of variable length (KIP-482)."""
         value = shift = 0
         while True:
             (byte,) = self.take(1)
@@ -96,6 +101,7 @@ class _Fields:
             shift += 7
 
     def text(self) -> str:
+        """Read a compact string (KIP-482)."""
         return self.take(self.uvarint() - 1).decode()
 
     def numbers(self) -> tuple[int, ...]:
@@ -104,6 +110,7 @@ class _Fields:
         return struct.unpack(f">{count}i", self.take(4 * count))
 
     def tagged(self) -> dict[int, _Fields]:
+        """Read the tagged fields, by tag (KIP-482)."""
         return {self.uvarint(): _Fields(self.take(self.uvarint())) for _ in range(self.uvarint())}
 
 

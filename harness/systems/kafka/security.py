@@ -19,6 +19,7 @@ class _FixedToken(AbstractTokenProvider):  # type: ignore[misc]
         self._secret = secret
 
     def token(self) -> str:
+        """Return the token that the scenario or the connection file gives."""
         return self._secret.reveal()
 
 

@@ -113,11 +113,13 @@ class _OneBroker(KafkaConnectionManager):  # type: ignore[misc]
         self._number = number
 
     def send(self, request: Any, node_id: Any = None, request_timeout_ms: Any = None) -> Any:
+        """Send a request to this node, whichever node the client would choose."""
         if node_id is None or isinstance(node_id, int):  # bootstrap ids are not ints
             node_id = self._number
         return super().send(request, node_id=node_id, request_timeout_ms=request_timeout_ms)
 
     def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        """Return a connection that does not search for other nodes when it breaks."""
         # A lost connection must not start a background search for metadata: the caller moves on.
         options["refresh_metadata_on_err"] = False
         return super().get_connection(*arguments, **options)

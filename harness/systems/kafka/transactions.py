@@ -54,6 +54,7 @@ class PartitionScan:
 
     @property
     def is_read(self) -> bool:
+        """Whether every row up to the end of the partition was read."""
         return self.offset >= self.end >= 0
 
     def take(self, answer: Any, *, committed_only: bool) -> None:

@@ -144,6 +144,7 @@ class PulsarAdmin:
             self._current, self._partitions = "", {}
 
     def namespaces(self) -> list[str]:
+        """Return the namespaces of the tenant ``public``, sorted."""
         return sorted(self._rest.get("/namespaces/public"))
 
     @property

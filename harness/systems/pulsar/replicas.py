@@ -64,6 +64,7 @@ class LedgerPart:
 
     @property
     def entries(self) -> range:
+        """Numbers of the entries that this part of the ledger has."""
         return range(self.first, self.end, self.step)
 
 

@@ -61,6 +61,7 @@ class TopicEntry:
 
     @property
     def place(self) -> Place:
+        """The ledger and the entry in which the topic has it."""
         return self.ledger, self.number
 
 

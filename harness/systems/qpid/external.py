@@ -70,6 +70,7 @@ class _Site:
     urls: Mapping[str, str]
 
     def rest(self, connection: Connection) -> QpidRest:
+        """Return the management interface of the brokers, with the administrator's login."""
         return QpidRest(self.urls, connection.admin)
 
     def hosts(self, rest: QpidRest) -> dict[str, _Host]:

@@ -111,12 +111,15 @@ class QpidRest:
         return str(self._request("GET", node, _SHORT).headers.get("Date", ""))
 
     def put(self, node: str, path: str, body: Document) -> Any:
+        """Create or replace an object of a node."""
         return self._ask("PUT", node, path, body)
 
     def post(self, node: str, path: str, body: Document) -> Any:
+        """Change an object of a node, or call one of its operations."""
         return self._ask("POST", node, path, body)
 
     def delete(self, node: str, path: str) -> None:
+        """Delete an object of a node."""
         self._ask("DELETE", node, path)
 
     def close(self) -> None:
