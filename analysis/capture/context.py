@@ -287,6 +287,7 @@ class Context:
         usual_reading: of a group of which the plan says nothing.
         streams: name of stream id 1, 2, 3 ...
         compacted: topics that keep the last message of each key, and may remove earlier ones.
+        moves: stream -> the stream to which brokers move messages that it gives up (dead letters).
         end_ns: end of observation: the last producer was closed or had died.
         unstated: by the name of a precondition, or of what a class needs, why an import leaves it
             unknown; ``intended-times``: for some or all sends, the time of the call is used as
@@ -310,6 +311,7 @@ class Context:
     usual_reading: Reading = field(default_factory=Reading)
     streams: tuple[str, ...] = ()
     compacted: frozenset[str] = frozenset()
+    moves: Mapping[str, str] = field(default_factory=dict)
     lane_groups: tuple[LaneGroup, ...] = ()
     instances: Mapping[int, Instance] = field(default_factory=dict)
     sessions: Mapping[int, SessionFacts] = field(default_factory=dict)
@@ -406,6 +408,19 @@ class Context:
         return np.array(
             [False, *(name.rpartition("-")[0] in self.compacted for name in self.streams)]
         )
+
+    @cached_property
+    def moved(self) -> npt.NDArray[np.int64]:
+        """By stream id: the stream to which brokers move messages that it gives up; 0 = none."""
+        ids = {name: number for number, name in enumerate(self.streams, start=1)}
+        return np.array([0, *(ids.get(self.moves.get(name, ""), 0) for name in self.streams)])
+
+    @cached_property
+    def read_whole(self) -> npt.NDArray[np.bool_]:
+        """By stream id: it was read completely, and so was the stream that its messages may be
+        moved to."""
+        whole = np.array([self.stream_bounds(s).is_complete for s in range(len(self.streams) + 1)])
+        return whole & ((self.moved == 0) | whole[self.moved])
 
     @cached_property
     def has_queues(self) -> bool:

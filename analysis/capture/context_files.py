@@ -96,6 +96,12 @@ def context_of(
         compacted=frozenset(
             topic.name for topic in plan.topics if system.keeps_last_of_key(topic.config)
         ),
+        moves={
+            f"{topic.name}-{partition}": moved
+            for topic in plan.topics
+            for partition in range(topic.partitions)
+            if (moved := system.moves_to(topic.config))
+        },
         lane_groups=tuple(plan.lane_groups),
         instances=_instances(plan, manifest, damaged, frozen, waits_in(events), died),
         sessions=_sessions(plan, manifest, damaged, frozen, died, _unsent(plan, events)),

@@ -27,7 +27,7 @@ class LogEvidence:
     def _streams(self) -> tuple[Array, Array, Array]:
         """By stream id: read completely, first position, position read to."""
         bounds = [self._context.stream_bounds(s) for s in range(len(self._context.streams) + 1)]
-        complete = np.array([b.is_complete for b in bounds])
+        complete = self._context.read_whole
         return complete, np.array([b.begin for b in bounds]), np.array([b.read_to for b in bounds])
 
     @cached_property

@@ -85,8 +85,9 @@ def _outside(
     if expected is None:
         group = group if unit is None else unit[group]
         expected = _homes(len(history.groups), group, stream)
-    wrong = np.flatnonzero(stream != expected[group])
-    return _hits(history, split, slots[index[wrong]], rows[wrong], expected[group[wrong]])
+    home = expected[group]
+    wrong = np.flatnonzero((stream != home) & (stream != history.context.moved[home]))
+    return _hits(history, split, slots[index[wrong]], rows[wrong], home[wrong])
 
 
 def _too_many(history: BucketHistory, split: str, groups: Array, unit: Array) -> list[Hits]:

@@ -16,6 +16,7 @@ from analysis.capture.context import Context
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.lookup import ragged
+from analysis.kernels.removal import Removal, removed_deliveries
 from analysis.kernels.sessions import NEVER, DeliveryJournal, Fate
 from analysis.kernels.settling import undisturbed
 from harness.records import Event
@@ -172,6 +173,7 @@ def _lost(history: BucketHistory, journal: DeliveryJournal) -> list[Hits]:
     slot = journal.slot[last]
     gone = last[(history.first[slot] < 0) & ~over[slot] & (history.sent[slot] >= 0)]
     gone = gone[_is_read(history, journal, gone)]
+    gone = gone[removed_deliveries(history, journal.slot[gone], journal.row[gone]) != Removal.REMOVED]
     if not len(gone):
         return []
     back, never = (
@@ -191,9 +193,8 @@ def _lost(history: BucketHistory, journal: DeliveryJournal) -> list[Hits]:
 
 def _is_read(history: BucketHistory, journal: DeliveryJournal, gone: Array) -> Array:
     """Whether it was read what remains in the queues of deliveries."""
-    context = history.context
+    read = history.context.read_whole
     stream = history.bucket.deliveries["stream"][journal.row[gone]]
-    read = np.array([context.stream_bounds(s).is_complete for s in range(len(context.streams) + 1)])
     return read[np.minimum(stream, len(read) - 1)]
 
 

@@ -281,6 +281,8 @@ def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
             yield from _compaction_problems(name, scenario)
         if system.is_queue and not system.removes_settled(native(topic.config)):
             yield from _mixed_problems(name, scenario, system)
+        if moved := system.moves_to(config):
+            yield from _moved_problems(name, moved, scenario, system)
         if not system.is_queue and system.removes_settled(native(topic.config)):
             yield from _work_queue_problems(name, topic, scenario, system)
         if topic.grows_to is not None:
@@ -314,6 +316,26 @@ def _mixed_problems(name: str, scenario: Scenario, system: System) -> Iterator[P
                 f"keeps messages that were read, and topic {other} does not; put them into two scenarios",
             )
             return
+
+
+def _moved_problems(
+    name: str, moved: str, scenario: Scenario, system: System
+) -> Iterator[Problem]:
+    """Messages that a topic gives up must come to a stream of another topic, which is read, too."""
+    option = next(key for key, value in native(scenario.topics[name].config).items() if value == moved)
+    at = ("topics", name, "config", option)
+    streams = {
+        f"{each}-{partition}": other
+        for other, topic in scenario.topics.items()
+        for each in topic.names(other)
+        for partition in range(topic.partitions)
+        if other != name
+    }
+    other = streams.get(moved)
+    if other is None:
+        yield at, f"{moved} is not a queue of another topic; {did_you_mean(moved, streams)}"
+    elif system.moves_to(native(scenario.topics[other].config)):
+        yield at, f"{moved} moves its messages, too; loss could not be detected"
 
 
 def _compaction_problems(name: str, scenario: Scenario) -> Iterator[Problem]:

@@ -258,6 +258,11 @@ class System:
         earlier ones."""
         return False
 
+    def moves_to(self, topic_config: Texts) -> str:
+        """Return the stream to which brokers move messages that the topic gives up (dead letters),
+        for example "dead-0"; empty = they move none."""
+        return ""
+
     def removes_settled(self, topic_config: Texts) -> bool:
         """Whether a topic with these settings removes a message once its consumers acknowledged it,
         as a queue does: the audit finds what remained."""

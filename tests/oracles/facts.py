@@ -114,6 +114,12 @@ class Facts:
     def lane_stream(self, lane: int) -> int:
         return int(self.context.lane_stream[lane]) if lane < self.context.n_lanes else 0
 
+    def read_whole(self, stream: int) -> bool:
+        """It was read to its end, and so was the stream that its messages may be moved to."""
+        moved = self.context.moves.get(self.context.stream_name(stream), "")
+        others = [self.context.streams.index(moved) + 1] if moved in self.context.streams else []
+        return all(self.context.stream_bounds(one).is_complete for one in (stream, *others))
+
     def topic_streams(self, lane: int) -> list[int]:
         if lane >= self.context.n_lanes:
             return []

@@ -26,14 +26,14 @@ def absence(facts: Facts, name: Identity, where: Place | None, stream: int = 0) 
     unmet = set()
     if where is not None:
         bounds, position, counts = context.stream_bounds(where[0]), where[2], context.has_offsets
-        if not (bounds.is_complete or (counts and position < bounds.read_to)):
+        if not (facts.read_whole(where[0]) or (counts and position < bounds.read_to)):
             unmet.add("audit-complete")
         if not (bounds.begin == 0 or (counts and position >= bounds.begin)):
             unmet.add("log-kept")
     else:
         streams = [stream] if stream else facts.topic_streams(name[1])
         known = [context.stream_bounds(s) for s in streams]
-        if not known or not all(b.is_complete for b in known):
+        if not known or not all(map(facts.read_whole, streams)):
             unmet.add("audit-complete")
         if not known or not all(b.begin == 0 for b in known):
             unmet.add("log-kept")
@@ -223,7 +223,8 @@ def wrong_partition(facts: Facts) -> list[Hit]:
         if name not in facts.sent or lane >= context.n_lanes:
             continue
         expected = facts.lane_stream(lane)
-        if expected and any(row["stream"] != expected for row in rows):
+        homes = (expected, int(context.moved[expected]))
+        if expected and any(row["stream"] not in homes for row in rows):
             hits.append(Hit("wrong-partition", name, "partition", t_ns=time_of(facts, name)))
         if not context.lane_is_keyed[lane]:
             continue

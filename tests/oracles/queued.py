@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from analysis.capture.context import SETTLE_NS
 from harness.records import Event
-from tests.oracles.facts import Facts, Hit, Identity, Row, identity
+from tests.oracles.facts import Facts, Hit, Identity, Row, identity, place
+from tests.oracles.removed import is_removed, remade_ns, topic_of_stream
 from tests.oracles.stalled import STEP_NS, is_excused
 
 NEVER = (1 << 63) - 1
@@ -223,8 +224,13 @@ def lost(facts: Facts) -> list[Hit]:
         )
         if not context.readiness_restored:
             unmet.add("readiness-restored")
-        if not context.stream_bounds(ordered[-1].row["stream"]).is_complete:
-            continue  # nobody read what remains
+        last = ordered[-1].row
+        if not facts.read_whole(last["stream"]):
+            continue  # it was not read what remains
+        where = place(last) if last["position"] >= 0 else None
+        remade = remade_ns(facts, topic_of_stream(facts, last["stream"]))
+        if is_removed(facts, name, where) or last["t_ns"] < remade:
+            continue
         split = "rolled back" if ordered[-1].fate == "back" else "never committed"
         hits.append(Hit("lost-after-rollback", name, split, frozenset(unmet)))
     return hits

@@ -41,6 +41,7 @@ type consuming struct {
 	Config        amqp.Config
 	PrefetchCount int
 	AckEvery      int64  // one acknowledgement for so many messages
+	Requeue       bool   // a message that is refused goes back to its queue; else it is given up
 	StreamOffset  string // the queues are streams, which are read from here: first or next
 }
 

@@ -45,7 +45,7 @@ func consume(session *kit.Session) error {
 	default:
 		return kit.Failuref("", "settle %q: amqp091-go has transacted, ack, auto, none", settle)
 	}
-	m := &member{transaction: 1, asked: consuming{AckEvery: 1}, next: map[string]int64{}}
+	m := &member{transaction: 1, asked: consuming{AckEvery: 1, Requeue: true}, next: map[string]int64{}}
 	var err error
 	if m.connection, err = newConnection(session, &m.asked, &m.asked.Config); err != nil {
 		return err
@@ -244,7 +244,7 @@ func (m *member) acknowledge(given amqp.Delivery, number int64) error {
 			}
 		}
 		m.journal.Note(kit.Nack, nowhere, 0)
-		return given.Nack(false, true)
+		return given.Nack(false, m.asked.Requeue)
 	}
 	if m.unsettled++; m.unsettled < m.asked.AckEvery {
 		m.last = given

@@ -30,18 +30,19 @@ _UPGRADES_FROM: Final = {
     (4, 3): (4, 2),
 }
 DELIVERY_LIMIT: Final = "x-delivery-limit"
-#: Settings of a queue under which it drops messages, or gives them to another queue.
-_DROPS: Final = (
-    "x-message-ttl",
-    "x-expires",
-    DELIVERY_LIMIT,
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-dead-letter-strategy",
-)
+TTL: Final = "x-message-ttl"
+#: Settings of a queue under which it gives messages up.
+_GIVES_UP: Final = (TTL, DELIVERY_LIMIT)
+#: Settings that say where messages go that a queue gives up, and how.
+_EXCHANGE: Final = "x-dead-letter-exchange"
+DEAD_LETTERS: Final = "x-dead-letter-routing-key"
+STRATEGY: Final = "x-dead-letter-strategy"
+AT_LEAST_ONCE: Final = "at-least-once"
+_OVERFLOW: Final = "x-overflow"
+_REJECTS: Final = "reject-publish"
 #: Settings of a stream under which it drops its oldest messages.
 _RETENTION: Final = ("x-max-age", "x-max-length-bytes")
-_BOUNDS: Final = ("x-max-length", "x-max-length-bytes", "x-max-in-memory-length")
+BOUNDS: Final = ("x-max-length", "x-max-length-bytes", "x-max-in-memory-length")
 #: What the harness itself says of a queue.
 _OURS: Final[Mapping[str, str]] = {
     "x-quorum-initial-group-size": "is topics.replication: leave it out",
@@ -97,15 +98,20 @@ class RabbitMq(System):
         kind = config.get(TYPE, QUORUM)
         if kind not in (QUORUM, CLASSIC, STREAM):
             yield TYPE, f"must be {QUORUM}, {CLASSIC} or {STREAM}"
+        has_dead_letters = bool(self.moves_to(config))
         for key in config:
-            if key in _DROPS:
-                yield key, "drops messages or moves them: loss could not be detected; leave it out"
+            if key == "x-expires":
+                yield key, "deletes the queue: loss could not be detected; leave it out"
+            elif key in _GIVES_UP and not has_dead_letters:
+                yield key, f"drops messages: set {_EXCHANGE} and {DEAD_LETTERS}, too"
             elif key in _OURS:
                 yield key, _OURS[key]
+        yield from _dead_letter_problems(kind, config)
+        is_bounded = any(key in config for key in BOUNDS) and kind != STREAM
+        if is_bounded and not has_dead_letters and config.get(_OVERFLOW) != _REJECTS:
+            yield _OVERFLOW, f"must be {_REJECTS}: a queue with a bound drops messages else"
         if kind == STREAM:
             yield from _stream_problems(replication, config)
-        elif any(key in config for key in _BOUNDS) and config.get("x-overflow") != "reject-publish":
-            yield "x-overflow", "must be reject-publish: a queue with a bound drops messages else"
         if replication > NODES:
             yield "x-quorum-initial-group-size", f"is topics.replication: at most {NODES}"
 
@@ -132,6 +138,9 @@ class RabbitMq(System):
         key = _SIZE.get(kind)
         return {TYPE: kind, **({key: str(replication)} if key else {}), **config}
 
+    def moves_to(self, topic_config: Texts) -> str:
+        return topic_config.get(DEAD_LETTERS, "") if _EXCHANGE in topic_config else ""
+
     def removes_settled(self, topic_config: Texts) -> bool:
         """Return whether the topic is a queue: a stream keeps what its consumers read."""
         return topic_config.get(TYPE, QUORUM) != STREAM
@@ -153,6 +162,29 @@ class RabbitMq(System):
 def series(version: str) -> tuple[int, ...]:
     """``"4.0.5"`` -> ``(4, 0)``."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def _dead_letter_problems(kind: str, config: Texts) -> Iterator[Problem]:
+    """Yield problems of settings about dead letters: these must be in a queue that is read."""
+    strategy, overflow = config.get(STRATEGY, ""), config.get(_OVERFLOW, "")
+    if overflow == "reject-publish-dlx":
+        yield _OVERFLOW, f"refuses a message and keeps it all the same: must be {_REJECTS}"
+    asked = [key for key in (_EXCHANGE, DEAD_LETTERS, STRATEGY) if key in config]
+    if not asked:
+        return
+    if kind == STREAM:
+        yield asked[0], "has no meaning for a stream: leave it out"
+    if config.get(_EXCHANGE) != "":
+        yield _EXCHANGE, f'must be "", the exchange that moves messages to the queue in {DEAD_LETTERS}'
+    if not config.get(DEAD_LETTERS):
+        yield DEAD_LETTERS, "must be the queue of another topic, as dead-0 for a topic dead"
+    if strategy not in ("", "at-most-once", AT_LEAST_ONCE):
+        yield STRATEGY, f"must be at-most-once or {AT_LEAST_ONCE}"
+    if strategy == AT_LEAST_ONCE and (kind != QUORUM or overflow != _REJECTS):
+        yield (
+            STRATEGY,
+            f"requires a quorum queue and {_OVERFLOW}: {_REJECTS}; brokers use at-most-once else",
+        )
 
 
 def _stream_problems(replication: int, config: Texts) -> Iterator[Problem]:

@@ -58,8 +58,11 @@ _STREAM_MOVES: Final = 3
 #: States of a member of a Raft group that takes part.
 _TAKES_PART: Final = ("leader", "follower")
 #: Places in RabbitMQ's record of a queue (`amqqueue`).
-_NAME, _PID, _MIRRORS, _MIRRORS_IN_SYNC, _TYPE, _TYPE_STATE, _FIELDS = 1, 6, 7, 8, 19, 20, 21
+_NAME, _ARGUMENTS, _PID, _MIRRORS, _MIRRORS_IN_SYNC = 1, 5, 6, 7, 8
+_TYPE, _TYPE_STATE, _FIELDS = 19, 20, 21
 _STREAM_TYPE: Final = "rabbit_stream_queue"
+#: The system of Raft groups that quorum queues are in.
+_QUORUM_QUEUES: Final = "quorum_queues"
 #: The counters that the leader of a stream keeps, and its other members.
 _WRITER, _REPLICA = "osiris_writer", "osiris_replica"
 #: By resource, the setting of its limit, and the function that sets another limit until the node
@@ -87,6 +90,9 @@ class Queue:
         members: the nodes that have a copy.
         in_sync: of a classic queue, those whose copy is complete.
         is_stream: it is a stream, and keeps what was read.
+        id: tells the queue from a later one of its name; empty for a quorum queue, whose id its
+            Raft servers have.
+        arguments: the arguments that it was declared with, as texts.
     """
 
     name: str
@@ -95,6 +101,8 @@ class Queue:
     members: tuple[str, ...]
     in_sync: tuple[str, ...] = ()
     is_stream: bool = False
+    id: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +118,8 @@ class RaftView:
 
 
 class RabbitMqAdmin:
-    """Admin, MovesLeaders, HasBacklogs, HasConnections, RaisesAlarms and HasHealthProbe for the
-    nodes of a cluster. Thread-safe; every call ends within seconds.
+    """Admin, MovesLeaders, RemakesTopics, HasBacklogs, HasConnections, RaisesAlarms and
+    HasHealthProbe for the nodes of a cluster. Thread-safe; every call ends within seconds.
 
     A stream "orders-0" is a queue of that name.
 
@@ -186,11 +194,16 @@ class RabbitMqAdmin:
         name, pid, state = row[_NAME][3].decode("utf-8", "replace"), row[_PID], row[_TYPE_STATE]
         if name.startswith(PROBES) or not name.rpartition("-")[2].isdigit():
             return None
+        given = _arguments(row[_ARGUMENTS])
         if row[_TYPE] == _STREAM_TYPE:
             leader = self._node_of.get(pid.node, "") if isinstance(pid, Pid) else ""
-            members = state.get("nodes", ()) if isinstance(state, dict) else ()
+            members, own = (
+                state.get(key, ()) if isinstance(state, dict) else () for key in ("nodes", "name")
+            )
             nodes = sorted(self._node_of.get(str(one), "") for one in members)
-            return Queue(name, "", leader, tuple(nodes), is_stream=True)
+            return Queue(
+                name, "", leader, tuple(nodes), is_stream=True, id=shown(own), arguments=given
+            )
         if isinstance(pid, Pid):
             mirrors, complete = (
                 tuple(self._node_of.get(one.node, "") for one in row[place])
@@ -198,12 +211,15 @@ class RabbitMqAdmin:
                 else ()
                 for place in (_MIRRORS, _MIRRORS_IN_SYNC)
             )
-            node = self._node_of.get(pid.node, "")
-            return Queue(name, "", node, (node, *mirrors), (node, *complete))
+            node, own = self._node_of.get(pid.node, ""), f"{pid.node} {pid.raw.hex()}"
+            return Queue(
+                name, "", node, (node, *mirrors), (node, *complete), id=own, arguments=given
+            )
         server, erlang = pid
         members = state.get("nodes", ()) if isinstance(state, dict) else ()
         nodes = sorted(self._node_of.get(str(one), "") for one in members)
-        return Queue(name, str(server), self._node_of.get(str(erlang), ""), tuple(nodes))
+        leader = self._node_of.get(str(erlang), "")
+        return Queue(name, str(server), leader, tuple(nodes), arguments=given)
 
     def _told(self) -> dict[str, RaftView]:
         """Node -> what it says of the Raft groups that it has a member of."""
@@ -411,6 +427,46 @@ class RabbitMqAdmin:
     def topics(self) -> list[str]:
         """Names of all topics that have queues."""
         return sorted({_topic(stream) for stream in self._queues()})
+
+    def topic_ids(self, topic: str) -> frozenset[str]:
+        """Return the ids by which the nodes that answer know a topic; see
+        `RemakesTopics.topic_ids`."""
+        tables = self._each(partial(_call, "rabbit_amqqueue", "list", VIRTUAL_HOST.encode()))
+        if not tables:
+            raise EnvironmentNotReady("no node answers")
+        found = set()
+        for table in tables.values():
+            queues = [queue for queue in map(self._queue, table) if queue is not None]
+            ids = [self._id(queue) for queue in queues if _topic(queue.name) == topic]
+            if ids:
+                found.add(", ".join(sorted(ids)))
+        return frozenset(found)
+
+    def _id(self, queue: Queue) -> str:
+        """Return the id of a queue. Each member of a Raft group has an id of its own, which its
+        node alone knows, so one member is asked.
+
+        Raises:
+            EnvironmentNotReady: the node of that member does not answer.
+        """
+        if not queue.server:
+            return queue.id
+        asked = ("ra_directory", "uid_of", Atom(_QUORUM_QUEUES), Atom(queue.server))
+        try:
+            return shown(self._links[queue.members[0]].call(*asked))
+        except NoAnswer as error:
+            raise EnvironmentNotReady(f"{queue.members[0]}: {error}") from error
+
+    def made_of(self, topic: str) -> TopicSettings:
+        """Return the settings that create the same topic; see `RemakesTopics.made_of`.
+
+        Raises:
+            UsageError: the topic has no queue.
+        """
+        queues = [queue for queue in self._queues().values() if _topic(queue.name) == topic]
+        if not queues:
+            raise UsageError(f"topic {topic} has no queue")
+        return TopicSettings(topic, len(queues), len(queues[0].members), queues[0].arguments)
 
     def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
         """Queue -> under "", the messages in it that were not acknowledged, those handed out to
@@ -629,6 +685,15 @@ def _stream_state(queue: Queue, told: Mapping[str, RaftView]) -> PartitionState:
     others = tuple(name for name in queue.members if name != leader)
     members = (leader, *others) if leader else queue.members
     return PartitionState(leader, members, tuple(name for name in queue.members if roles.get(name)))
+
+
+def _arguments(table: Any) -> dict[str, str]:
+    """Return the arguments of a queue as a scenario writes them."""
+    return {
+        shown(key): str(value).lower() if kind == "bool" else shown(value)
+        for key, kind, value in table
+        if isinstance(value, (bytes, str, int))
+    }
 
 
 def _running_by_mnesia(link: ErlangLink) -> list[str]:

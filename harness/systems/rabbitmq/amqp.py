@@ -19,7 +19,7 @@ from harness.connections.secret import Secret
 from harness.connections.security import Auth, Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint
-from harness.systems.rabbitmq import DELIVERY_LIMIT, QUORUM, TYPE, VIRTUAL_HOST
+from harness.systems.rabbitmq import DELIVERY_LIMIT, QUORUM, TTL, TYPE, VIRTUAL_HOST
 
 #: For a broker that asks no more of clients.
 GUEST: Final = Auth("user", Secret("guest"), "guest")
@@ -41,6 +41,7 @@ _NUMBERS: Final = frozenset(
         "x-stream-max-segment-size-bytes",
         "x-max-in-memory-bytes",
         DELIVERY_LIMIT,
+        TTL,
     )
 )
 

@@ -30,7 +30,17 @@ from harness.plan.promise import (
     ProducerSettings,
     PromiseContext,
 )
-from harness.systems.rabbitmq import QUORUM, STREAM, TYPE
+from harness.systems.rabbitmq import (
+    AT_LEAST_ONCE,
+    BOUNDS,
+    DEAD_LETTERS,
+    QUORUM,
+    STRATEGY,
+    STREAM,
+    SYSTEM,
+    TTL,
+    TYPE,
+)
 
 _OFFSETS: Final[Mapping[str, Literal["earliest", "latest"]]] = {
     "first": "earliest",
@@ -63,6 +73,8 @@ class RabbitMqProducerSettings(ProducerSettings):
                     f"{transacted.text}: transactions do not cover {_kind(topic)} queues as a whole",
                 )
             return "none", f"{confirms.text}: a publish returns before the broker has the message"
+        if unsafe := _moves_unsafely(topic):
+            return "none", unsafe
         if _kind(topic) == QUORUM:
             if topic.replication < 2:
                 return "durable", "confirmed when its one node wrote it to disk"
@@ -103,6 +115,16 @@ def _kind(topic: TopicPlan) -> str:
     return topic.config.get(TYPE, QUORUM)
 
 
+def _moves_unsafely(topic: TopicPlan) -> str:
+    """Return why a message may be lost that no consumer was given; empty = it may not. Without the
+    strategy at-least-once, a queue forgets a message before the queue of dead letters has it."""
+    config, moved = topic.config, SYSTEM.moves_to(topic.config)
+    why = next((key for key in (TTL, *BOUNDS) if key in config), "")
+    if not moved or not why or config.get(STRATEGY) == AT_LEAST_ONCE:
+        return ""
+    return f"{why} on {topic.name}: a message is moved to {moved} without a confirm"
+
+
 read_producer = RabbitMqProducerSettings
 
 #: The promise of a consumer of queues.
@@ -125,10 +147,18 @@ def read_consumer(
 
     Raises:
         ScenarioError: a consumer of a stream without an offset, or one of a queue with it; a
-            stream with acknowledgements.
+            stream with acknowledgements; refused messages that a queue would drop.
     """
     streams = [topic.name for topic in consuming.topics if _kind(topic) == STREAM]
     offset = settings.setting_of("stream_offset")
+    requeue = settings.setting_of("requeue")
+    if requeue is not None and not requeue.is_true:
+        dropped = [one.name for one in consuming.topics if not SYSTEM.moves_to(one.config)]
+        if dropped:
+            raise ScenarioError(
+                f"{requeue.text}: topic {dropped[0]} has no dead letters, so it would drop messages",
+                hint=f"set x-dead-letter-exchange and {DEAD_LETTERS} in its config",
+            )
     if not streams:
         if offset is not None and offset.value != _NONE:
             raise ScenarioError(f"{offset.text}: none of its topics is a stream")

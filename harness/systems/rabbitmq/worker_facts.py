@@ -15,6 +15,8 @@ class RabbitMqFacts(Part):
         transacted: messages in a transaction; 0 = none.
         deduplication: messages have a producer's name and a number, and a stream stores each once.
         mandatory: a message that no queue takes comes back.
+        requeue: a message that a consumer refuses goes back to its queue; else the queue gives it
+            up.
         send_timeout: a publish without a confirm is given up after it.
         stream_offset: where a consumer of a stream begins: first or next; none = it consumes
             queues.
@@ -25,6 +27,7 @@ class RabbitMqFacts(Part):
     transacted: SettingFacts | None = None
     deduplication: SettingFacts | None = None
     mandatory: SettingFacts | None = None
+    requeue: SettingFacts | None = None
     send_timeout: TimeFacts | None = None
     stream_offset: SettingFacts | None = None
 
