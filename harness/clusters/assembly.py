@@ -93,6 +93,11 @@ class Assembly(ABC):
         endpoint."""
         return ""
 
+    def connection_parts(self, runtime: NodeRuntime) -> Mapping[str, Any]:
+        """Return what the connection file of a secure cluster says besides addresses of clients
+        and who they are. Default: nothing."""
+        return {}
+
     def request(self, runtime: NodeRuntime, port: str, ballast: int = 0) -> Request | None:
         """Make the request of `System.request`, also for ports that need the harness's own
         account."""

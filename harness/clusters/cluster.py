@@ -122,6 +122,7 @@ class BrokerCluster(Generic[A]):
         where = {
             "bootstrap": self.bootstrap,
             **({"admin_url": self.admin_url} if self.admin_url else {}),
+            **assembly.connection_parts(runtime),
         }
         cluster_id = assembly.cluster_id(runtime.run_id, self.admin)
         text = made.connection(self.system, cluster_id, where, assembly.access(made))

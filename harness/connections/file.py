@@ -129,6 +129,9 @@ class ConnectionFile(ConnectionPart):
         None,
         description="Who administrates, which may need more rights than clients. Default: as auth.",
     )
+    cookie: SecretSource | None = Field(
+        None, description="The secret that the nodes share (RabbitMQ: the cookie of Erlang)."
+    )
     topics: TopicsPart = Field(
         default_factory=lambda: TopicsPart(prefix="brokerstorm"), description="Its topics."
     )
@@ -152,6 +155,8 @@ class ConnectionFile(ConnectionPart):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         mechanisms = SYSTEMS[self.system].mechanisms
+        if self.cookie and not SYSTEMS[self.system].has_cookie:
+            raise ValueError(f"cookie: nodes of {self.system} have none; leave it out")
         for key, auth in (("auth", self.auth), ("admin_auth", self.admin_auth)):
             if auth and auth.mechanism not in mechanisms:
                 allowed = ", ".join(mechanisms)
@@ -175,12 +180,14 @@ class Connection:
     Attributes:
         security: of clients.
         administrator: of who administrates; None = as clients.
+        cookie: the secret that the nodes share; None = the file names none.
     """
 
     path: Path
     file: ConnectionFile
     security: Security
     administrator: Security | None = None
+    cookie: Secret | None = None
 
     @property
     def admin(self) -> Security:
@@ -195,7 +202,8 @@ class Connection:
     def named(self) -> dict[str, Any]:
         """How clients get in, for another machine: names of variables and files, never what they
         hold."""
-        file = self.file.model_dump(mode="json", exclude={"admin_auth", "drivers", "nodes"})
+        kept_here = {"admin_auth", "cookie", "drivers", "nodes"}
+        file = self.file.model_dump(mode="json", exclude=kept_here)
         return {"file": file, "folder": str(resolved(self.path.parent))}
 
 
@@ -232,7 +240,9 @@ def read_connection(path: Path) -> Connection:
     tls = _tls(file, path.parent)
     _require_certificates(tls, all_there=False)
     clients, admin = (_auth(key, path.parent, getattr(file, key)) for key in ("auth", "admin_auth"))
-    return Connection(path, file, Security(tls, clients), Security(tls, admin) if admin else None)
+    cookie = file.cookie.read("cookie", path.parent) if file.cookie else None
+    administrator = Security(tls, admin) if admin else None
+    return Connection(path, file, Security(tls, clients), administrator, cookie)
 
 
 def _require_certificates(tls: Tls | None, *, all_there: bool) -> None:

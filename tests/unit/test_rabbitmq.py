@@ -393,8 +393,8 @@ QUEUE = Queue("orders-0", "v_orders-0", NAMES[0], NAMES)
 def admin(version: tuple[int, ...] = (3, 10)) -> RabbitMqAdmin:
     at = Endpoint("127.0.0.1", 1)
     nodes = [Node(name, n, at, at, at, Path(), ("broker",)) for n, name in enumerate(NAMES, 1)]
-    hosts = {name: f"{name}.peer" for name in NAMES}
-    return RabbitMqAdmin(nodes, cookie=lambda: Secret("x"), hosts=hosts, version=version)
+    called = {name: f"rabbit@{name}.peer" for name in NAMES}
+    return RabbitMqAdmin(nodes, cookie=lambda: Secret("x"), called=called, version=version)
 
 
 def says(leader: str, state: str) -> RaftView:

@@ -106,7 +106,7 @@ class ClusterSecurity:
         return authority
 
     def connection(
-        self, system: str, cluster_id: str, where: Mapping[str, str], access: Access
+        self, system: str, cluster_id: str, where: Mapping[str, Any], access: Access
     ) -> str:
         """The text of a connection file: it names what is secret."""
         clients, admin = access.clients, access.admin
@@ -116,10 +116,10 @@ class ClusterSecurity:
             "system": system,
             "yours": True,
             **({"cluster_id": cluster_id} if cluster_id else {}),
-            **where,
             "tls": {"ca": str(clients.tls.ca)},
             "auth": self._proof(clients.auth, CLIENT),
             **({"admin_auth": self._proof(admin.auth, ADMIN)} if admin.auth else {}),
+            **where,
         }
         head = "# A cluster that brokerstorm made. Its secrets are there as long as it runs.\n"
         return head + yaml.safe_dump(document, sort_keys=False)

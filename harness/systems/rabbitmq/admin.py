@@ -34,6 +34,7 @@ from harness.protocols.cluster import (
 )
 from harness.systems.rabbitmq import (
     CLASSIC,
+    DEAD_LETTERS,
     DELIVERY_LIMIT,
     NO_MIRRORS,
     QUORUM,
@@ -125,7 +126,7 @@ class RabbitMqAdmin:
 
     Args:
         cookie: the secret that the nodes share.
-        hosts: node -> the host in its own name (``rabbit@HOST``).
+        called: node -> the name that Erlang has for it (``rabbit@HOST``).
         version: series of the brokers, for example ``(4, 0)``.
         is_reachable: whether a node can answer, as far as the runtime knows; others are not asked.
     """
@@ -135,25 +136,45 @@ class RabbitMqAdmin:
         nodes: Sequence[Node],
         *,
         cookie: Callable[[], Secret],
-        hosts: Mapping[str, str],
+        called: Mapping[str, str],
         version: tuple[int, ...] = (),
         is_reachable: Callable[[str], bool] = lambda name: True,
         access: Access = ANYBODY,
+        virtual_host: str = VIRTUAL_HOST,
     ) -> None:
         self._version = version
+        self._virtual_host = virtual_host
         self._names = tuple(sorted(node.name for node in nodes))
         self._is_reachable = is_reachable
         self._failover = FailoverAdmin(nodes, is_reachable)
         self._links = {node.name: ErlangLink(node.admin, cookie) for node in nodes}
-        # Not the way of clients, on which a network fault may last.
         self._amqp = {
-            node.name: Amqp(Endpoint(node.admin.host, node.client.port), access.admin)
-            for node in nodes
+            node.name: Amqp(self._declares_at(node), access.admin, virtual_host) for node in nodes
         }
-        self._node_of = {f"rabbit@{host}": name for name, host in hosts.items()}
-        self._erlang_of = {name: node for node, name in self._node_of.items()}
+        self._erlang_of = dict(called)
+        self._node_of = {node: name for name, node in called.items()}
         self._seen: Mapping[str, Queue] = MappingProxyType({})
         self.watch: Callable[[], None] = lambda: None
+
+    # -- names -------------------------------------------------------------------------------------
+
+    def _declares_at(self, node: Node) -> Endpoint:
+        """Return where queues are declared: not by the way of clients, on which a network fault may
+        last."""
+        return Endpoint(node.admin.host, node.client.port)
+
+    def _theirs(self, stream: str) -> str:
+        """Return the name that the brokers have for a queue."""
+        return stream
+
+    def _ours(self, queue: str) -> str:
+        """Return the stream that a queue of the brokers is; empty = it is none of a topic."""
+        is_one = not queue.startswith(PROBES) and queue.rpartition("-")[2].isdigit()
+        return queue if is_one else ""
+
+    def _probe_queue(self, node: str) -> str:
+        """Return the queue for the harness's own messages through a node; empty = there is none."""
+        return f"{PROBES}{node}"
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -184,15 +205,16 @@ class RabbitMqAdmin:
         Raises:
             EnvironmentNotReady: no node answers.
         """
-        rows = self._first(lambda link: link.call("rabbit_amqqueue", "list", VIRTUAL_HOST.encode()))
+        rows = self._first(partial(_call, "rabbit_amqqueue", "list", self._virtual_host.encode()))
         found = (self._queue(row) for row in rows)
         return {queue.name: queue for queue in found if queue is not None}
 
     def _queue(self, row: Any) -> Queue | None:
         if not isinstance(row, tuple) or len(row) < _FIELDS:
             return None
-        name, pid, state = row[_NAME][3].decode("utf-8", "replace"), row[_PID], row[_TYPE_STATE]
-        if name.startswith(PROBES) or not name.rpartition("-")[2].isdigit():
+        name = self._ours(row[_NAME][3].decode("utf-8", "replace"))
+        pid, state = row[_PID], row[_TYPE_STATE]
+        if not name:
             return None
         given = _arguments(row[_ARGUMENTS])
         if row[_TYPE] == _STREAM_TYPE:
@@ -235,7 +257,10 @@ class RabbitMqAdmin:
                     if isinstance(row[1], tuple)
                 },
                 {str(row[0]): str(row[1]) for row in states},
-                dict(_members_of_streams(counters)),
+                {
+                    self._ours(name): kind
+                    for name, kind in _members_of_streams(counters, self._virtual_host)
+                },
             )
 
         return self._each(ask)
@@ -355,7 +380,8 @@ class RabbitMqAdmin:
     def _move_stream(self, queue: Queue, leader: str, to: str, node: Atom) -> None:
         """Restart a stream with another leader. RabbitMQ takes the preferred node only if no other
         one has later messages, which under load is a matter of chance."""
-        asked = (VIRTUAL_HOST.encode(), queue.name.encode(), {Atom("preferred_leader_node"): node})
+        name = self._theirs(queue.name).encode()
+        asked = (self._virtual_host.encode(), name, {Atom("preferred_leader_node"): node})
         said: Any = None
         for _ in range(_STREAM_MOVES):
             said = self._asked_to_move(leader, "rabbit_stream_queue", "restart_stream", *asked)
@@ -386,42 +412,52 @@ class RabbitMqAdmin:
             for partition in range(topic.partitions):
                 at = self._names[count % len(self._names)]
                 stream = f"{topic.name}-{partition}"
-                if topic.config.get(TYPE) == CLASSIC and topic.replication > 1:
-                    self._mirror(stream, topic.replication)
-                self._amqp[at].declare(stream, self._settings(topic))
+                self._declare(at, stream, topic)
                 count += 1
+
+    def _declare(self, node: str, stream: str, topic: TopicSettings) -> None:
+        queue = self._theirs(stream)
+        if topic.config.get(TYPE) == CLASSIC and topic.replication > 1:
+            self._mirror(queue, topic.replication)
+        self._amqp[node].declare(queue, self._settings(topic))
 
     def _settings(self, topic: TopicSettings) -> Mapping[str, str]:
         """Return the arguments of a topic's queues. A message is given as often as necessary unless
         they say otherwise: newer brokers drop it after 20 times by default."""
         unlimited = self._version >= NO_MIRRORS and topic.config.get(TYPE) == QUORUM
-        return {**({DELIVERY_LIMIT: "-1"} if unlimited else {}), **topic.config}
+        found = {**({DELIVERY_LIMIT: "-1"} if unlimited else {}), **topic.config}
+        if dead := found.get(DEAD_LETTERS):
+            found[DEAD_LETTERS] = self._theirs(dead)
+        return found
 
-    def _mirror(self, stream: str, copies: int) -> None:
+    def _mirror(self, queue: str, copies: int) -> None:
         """Have a classic queue mirrored, by a policy of its own.
 
         Raises:
             UsageError: these brokers have no mirrors (4.0 and newer).
         """
         mode = {"ha-mode": "exactly", "ha-params": copies, "ha-sync-mode": "automatic"}
-        words = (f"{_POLICY}{stream}", f"^{re.escape(stream)}$", json.dumps(mode))
-        asked = (VIRTUAL_HOST, *words, 0, "queues", _MAKER)
+        words = (f"{_POLICY}{queue}", f"^{re.escape(queue)}$", json.dumps(mode))
+        asked = (self._virtual_host, *words, 0, "queues", _MAKER)
         said = self._first(partial(_call, "rabbit_policy", "parse_set", *asked))
         if said != "ok":
             raise UsageError(
-                f"queue {stream} cannot be mirrored on {copies} nodes: {shown(said)}",
+                f"queue {queue} cannot be mirrored on {copies} nodes: {shown(said)}",
                 hint="set topics.replication to 1, or use a quorum queue",
             )
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete the queues of topics with what is in them; it is not an error if one does not
         exist."""
-        queues = [stream for stream in self._queues() if _topic(stream) in names]
+        self._delete([self._theirs(one) for one in self._queues() if _topic(one) in names])
+
+    def _delete(self, queues: Sequence[str]) -> None:
+        """Delete queues by the brokers' names, with the policies that mirror them."""
         reachable = [name for name in self._names if self._is_reachable(name)]
         if queues and reachable:
             self._amqp[reachable[0]].delete(queues)
-        for stream in queues:
-            policy = (VIRTUAL_HOST, f"{_POLICY}{stream}", _MAKER)
+        for queue in queues:
+            policy = (self._virtual_host, f"{_POLICY}{queue}", _MAKER)
             self._first(partial(_call, "rabbit_policy", "delete", *policy))
 
     def topics(self) -> list[str]:
@@ -431,7 +467,9 @@ class RabbitMqAdmin:
     def topic_ids(self, topic: str) -> frozenset[str]:
         """Return the ids by which the nodes that answer know a topic; see
         `RemakesTopics.topic_ids`."""
-        tables = self._each(partial(_call, "rabbit_amqqueue", "list", VIRTUAL_HOST.encode()))
+        tables = self._each(
+            partial(_call, "rabbit_amqqueue", "list", self._virtual_host.encode())
+        )
         if not tables:
             raise EnvironmentNotReady("no node answers")
         found = set()
@@ -466,7 +504,10 @@ class RabbitMqAdmin:
         queues = [queue for queue in self._queues().values() if _topic(queue.name) == topic]
         if not queues:
             raise UsageError(f"topic {topic} has no queue")
-        return TopicSettings(topic, len(queues), len(queues[0].members), queues[0].arguments)
+        made = dict(queues[0].arguments)
+        if dead := made.get(DEAD_LETTERS):
+            made[DEAD_LETTERS] = self._ours(dead)
+        return TopicSettings(topic, len(queues), len(queues[0].members), made)
 
     def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
         """Queue -> under "", the messages in it that were not acknowledged, those handed out to
@@ -498,7 +539,8 @@ class RabbitMqAdmin:
         return said[1]
 
     def _depth_of_classic(self, queue: Queue) -> int:
-        resource = (Atom("resource"), VIRTUAL_HOST.encode(), Atom("queue"), queue.name.encode())
+        name = self._theirs(queue.name).encode()
+        resource = (Atom("resource"), self._virtual_host.encode(), Atom("queue"), name)
 
         def ask(link: ErlangLink) -> int:
             said = link.call("rabbit_amqqueue", "lookup", resource)
@@ -523,9 +565,14 @@ class RabbitMqAdmin:
                 _connection(node, name, properties)
                 for node, found in views.items()
                 for name, (_, properties) in found.items()
+                if self._is_client_of_ours(properties.get("instance", ""))
             ),
             key=lambda found: (found.port, found.id),
         )
+
+    def _is_client_of_ours(self, name: str) -> bool:
+        """Return whether faults may meet a client, by the name that it states."""
+        return True
 
     def close_connection(self, connection: ClientConnection) -> None:
         """Close a connection, as `rabbitmqctl close_connection` does.
@@ -656,10 +703,10 @@ class RabbitMqAdmin:
         return ""
 
     def _probed(self, topics: Sequence[str], run_tag: int) -> str:
-        queues = [queue for queue in self._queues() if _topic(queue) in topics]
+        queues = [self._theirs(one) for one in self._queues() if _topic(one) in topics]
         for name, amqp in self._amqp.items():
-            if reason := amqp.failure(queues, name, run_tag):
-                return reason
+            if reason := amqp.failure(queues, self._probe_queue(name), run_tag):
+                return f"{name}: {reason}"
         return ""
 
     def close(self) -> None:
@@ -668,13 +715,13 @@ class RabbitMqAdmin:
             link.close()
 
 
-def _members_of_streams(counters: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each stream of our virtual host that a node has a member of, with that member's
-    kind of counters."""
+def _members_of_streams(counters: Mapping[Any, Any], of: str) -> Iterator[tuple[str, str]]:
+    """Yield each stream of a virtual host that a node has a member of, with that member's kind of
+    counters."""
     for key in counters:
         if isinstance(key, tuple) and key[0] in (_WRITER, _REPLICA) and len(key[1]) == 4:
             _, host, _, name = key[1]
-            if host == VIRTUAL_HOST.encode():
+            if host == of.encode():
                 yield name.decode("utf-8", "replace"), str(key[0])
 
 

@@ -93,6 +93,15 @@ class Amqp:
             client_properties={"connection_name": "brokerstorm-admin"},
         )
 
+    def log_in(self) -> None:
+        """Connect once, as clients do.
+
+        Raises:
+            EnvironmentNotReady: it is not possible.
+        """
+        with self._channel():
+            pass
+
     def declare(self, queue: str, config: Mapping[str, str]) -> None:
         """Declare a durable queue whose leader is on this node.
 
@@ -128,22 +137,23 @@ class Amqp:
             for queue in queues:
                 channel.queue_delete(queue)
 
-    def failure(self, queues: Sequence[str], node: str, run_tag: int) -> str:
+    def failure(self, queues: Sequence[str], probe: str, run_tag: int) -> str:
         """Why a message could not be stored and taken, or which queue is missing; empty = all
         works.
 
-        The message goes through a queue of its own: in a queue under test it would be handed to the
-        application.
+        Args:
+            probe: the queue that the message goes through: in a queue under test it would be handed
+                to the application. Empty = no message is stored.
         """
         try:
             with self._channel() as channel:
                 for queue in queues:
                     channel.queue_declare(queue, passive=True)
-                return _went_through(channel, f"{PROBES}{node}", run_tag)
+                return _went_through(channel, probe, run_tag) if probe else ""
         except EnvironmentNotReady as error:
             return str(error)
         except ChannelClosedByBroker as error:
-            return f"{node}: {error.reply_text}"
+            return str(error.reply_text)
 
     def _exists(self, channel: Any, queue: str) -> bool:
         try:

@@ -26,7 +26,7 @@ class _RabbitMq(Assembly):
             runtime.nodes,
             # Read when it is asked for: a cluster that is attached to restores it first.
             cookie=lambda: management.auth.secret,
-            hosts={node.name: runtime.layout.wiring.host(node) for node in runtime.nodes},
+            called={n.name: f"rabbit@{runtime.layout.wiring.host(n)}" for n in runtime.nodes},
             version=series(runtime.spec.version),
             is_reachable=is_reachable,
             access=access,
@@ -44,6 +44,13 @@ class _RabbitMq(Assembly):
     def bootstrap(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
         """Return the client endpoints, with the virtual host."""
         return f"{super().bootstrap(nodes)}/{VIRTUAL_HOST}"
+
+    def connection_parts(self, runtime: NodeRuntime) -> Mapping[str, Any]:
+        """Return where the nodes listen for each other, and the file with their cookie."""
+        return {
+            "admin_url": ",".join(str(node.admin) for node in runtime.nodes),
+            "cookie": {"file": str(runtime.management.secret_file)},
+        }
 
     def facts(self, admin: Any) -> Mapping[str, str]:
         """Return which feature flags are enabled: they decide what brokers of a version do."""
