@@ -24,7 +24,7 @@ from harness.systems.rabbitmq.assembly import RabbitMqCluster
 from harness.workers import load_worker
 from tests.live.cluster_rig import RUN_TAG, UP_S, fire, up, wait_until
 from tests.live.printed import follow_summary
-from tests.live.run_rig import LiveRun
+from tests.live.run_rig import LiveRun, brokerstorm
 
 pytestmark = pytest.mark.live
 
@@ -91,6 +91,26 @@ def test_leaders_move(cluster: RabbitMqCluster, tmp_path: Path) -> None:
     effect = fire(cluster, RunDir(tmp_path / "move").create(), TOPICS, step)["effect"]
     assert effect["effective"], effect
     cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)
+
+
+@pytest.mark.parametrize("kind", ["quorum", "classic", "stream"])
+def test_a_queue_is_deleted_and_declared_again_as_it_was(
+    cluster: RabbitMqCluster, tmp_path: Path, kind: str
+) -> None:
+    admin, name = cluster.admin, f"remade-{kind}"
+    made = TopicSettings(name, 1, 1 if kind == "classic" else 3, {"x-queue-type": kind})
+    admin.create_topics([made])
+    admin.wait_ready([name], timeout_s=UP_S, run_tag=RUN_TAG)
+    before, ids = admin.made_of(name), admin.topic_ids(name)
+    assert (before.config["x-queue-type"], before.replication) == (kind, made.replication)
+    step = {"fault": "recreate-topic", "topic": name, "for": 0.3}
+    effect = fire(cluster, RunDir(tmp_path / kind).create(), [made], step)["effect"]
+    assert effect["effective"], effect
+    after = admin.topic_ids(name)
+    assert (len(ids), len(after), after & ids) == (1, 1, frozenset())
+    assert admin.made_of(name) == before
+    admin.delete_topics([name])
+    assert admin.topic_ids(name) == frozenset()
 
 
 def test_a_connection_that_the_broker_closes_is_gone(cluster: RabbitMqCluster, rig: Rig) -> None:
@@ -206,6 +226,91 @@ def test_brokers_of_another_debian_and_a_client_of_amqp_1_0(tmp_path: Path, spar
         assert [fault["effective"] for fault in document["faults"]] == [True, True]
         flags = read_json(RunDir(run.root).manifest)["machine"]["feature flags"]
         assert "enabled" in flags
+
+
+DEAD_LETTERS = """
+name: rig
+system: rabbitmq
+topics:
+  orders:
+    replication: 3
+    config:
+      x-single-active-consumer: true
+      x-delivery-limit: 1
+      x-dead-letter-exchange: ""
+      x-dead-letter-routing-key: dead-0
+  dead: {replication: 3}
+load:
+  rate: 100
+  duration: 6s
+  warm_up: 1s
+  producers:
+    shop: {client: amqp091-go, topics: [orders]}
+  consumers:
+    billing: {client: amqp091-go, topics: [orders], settle: ack, nack_every: 2, count: 2}
+faults:
+  - {fault: leader-move, topic: dead, at: 2s}
+limits:
+  drain: 90s
+require:
+  rate_ratio: 0  # the machine that runs the tests may be busy
+"""
+
+
+@pytest.mark.extended
+def test_dead_letters_are_not_lost_and_one_consumer_is_active(
+    tmp_path: Path, spark: object
+) -> None:
+    with LiveRun(tmp_path, scenario=DEAD_LETTERS, inside=True) as run:
+        code = run.wait()
+        document = run.document()
+        passed = (code, document["verdict"], document["reasons"])
+        assert passed == (Exit.PASS, "pass", []), run.errors()
+        bounds = {row["stream"]: row["end"] for row in read_jsonl(RunDir(run.root).log_bounds)}
+        assert bounds["dead-0"] > 0
+        assert bounds["orders-0"] == 0
+
+
+OWN = """
+name: rig
+system: rabbitmq
+topics:
+  orders:
+    replication: 3
+    config: {x-delivery-limit: 1, x-dead-letter-exchange: "", x-dead-letter-routing-key: dead-0}
+  dead: {replication: 3}
+load:
+  rate: 100
+  duration: 6s
+  warm_up: 1s
+  producers:
+    shop: {client: amqp091-go, topics: [orders]}
+  consumers:
+    billing: {client: amqp091-go, topics: [orders], settle: ack, nack_every: 2}
+faults:
+  - {fault: leader-move, topic: orders, at: 1s}
+  - {fault: connection-close, target: "client:producer", at: 3s}
+require:
+  rate_ratio: 0  # the machine that runs the tests may be busy
+"""
+
+
+@pytest.mark.extended
+def test_a_run_on_nodes_of_others_leaves_their_queues_as_they_were(
+    tmp_path: Path, spark: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERSTORM_RUN_DIR", str(tmp_path / "runs"))
+    (tmp_path / "own.yaml").write_text(OWN)
+    with up("rabbitmq", tmp_path, *TOPICS, secure=True) as theirs:
+        asked = str(tmp_path / "own.yaml"), "--cluster", str(theirs.connection_file)
+        for command in ("doctor", "run"):
+            said = brokerstorm(command, *asked)
+            assert said.code == 0, f"{command}: {said.out}{said.err}"
+        assert theirs.admin.topics() == ["orders"]
+        assert theirs.admin.backlogs(["orders"]) == {"orders-0": {"": 0}, "orders-1": {"": 0}}
+        rows = theirs.admin._first(lambda link: link.call("rabbit_amqqueue", "list"))
+        left = [row[1][3] for row in rows if row[1][3].startswith(b"brokerstorm-")]
+        assert left == []
 
 
 PROTOCOL = """

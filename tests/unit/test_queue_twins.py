@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.classes import status_of
 from analysis.findings import Status
 from harness.records import Event
-from tests.oracles.judging import context_from, judged
+from tests.oracles.judging import context_from, judged, labels
 from tests.planted.pairs import Found, Pair, found
+from tests.planted.plans import build_plan
 from tests.planted.queue_stories import (
     BACK,
     DONE,
@@ -212,6 +215,36 @@ PAIRS = [
         NOTHING,
     ),
 ]
+
+
+def refused_for_good(*remain: int, is_read: bool = True) -> set[tuple[str, str]]:
+    """The classes of 5, which is refused and moves to the queue of dead letters, if it is there."""
+    h = History(system="qpid", reading=QUEUE, settle="ack", promise=NO_DEDUP)
+    plan = build_plan(topics={"orders": 1, "dead": 1}, system="qpid", promise=NO_DEDUP, reading=QUEUE)
+    members = [each.model_copy(update={"topics": ["orders"]}) for each in plan.consumers]
+    h.planned(plan.model_copy(update={"consumers": members})).sent(6).at(1_000)
+    for seq in range(5):
+        h.deliver(seq).ends(Event.ACK_CALLED, Event.ACK_CONFIRMED)
+    h.deliver(5).ends(Event.NACK).log(*remain, partition=1, lane=0)
+    if not is_read:
+        h.bounds(1, end=9, read_to=0, why="stalled")
+    context = replace(context_from(h), moves={"orders-0": "dead-0"})
+    return {(cls, split) for cls, split, _, _ in labels(judged(h, context))}
+
+
+def test_a_dead_letter_is_where_its_queue_moves_it() -> None:
+    assert refused_for_good(5) == set()
+    assert refused_for_good() == {("lost-after-rollback", "rolled back")}
+    assert refused_for_good(is_read=False) == set(), "it may be in the part that was not read"
+
+
+def test_what_a_queue_had_given_out_when_it_was_recreated_is_no_loss() -> None:
+    h = queue().deliver(0, 1, 2, 3, 4, 5)
+    assert found(h) == {
+        ("lost-after-rollback", "never committed"): [f"1/0/{seq}" for seq in range(6)]
+    }
+    h.fault("recreate-topic", "orders", 1_500, 2_000, details={"remade": ["orders"]})
+    assert ("lost-after-rollback", "never committed") not in found(h)
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)

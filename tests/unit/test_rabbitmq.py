@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from harness.admin.failover import NoAnswer
+from harness.connections.file import Connection, read_connection
 from harness.connections.secret import Secret
 from harness.contract import checks_of
 from harness.contracts.plan import PromisePlan, TopicPlan
-from harness.errors import ScenarioError, UsageError
+from harness.errors import BrokerstormError, ScenarioError, UsageError
 from harness.plan.build import build_plan
 from harness.plan.promise import PromiseContext
 from harness.plan.settings import producer_settings
@@ -33,6 +34,8 @@ from harness.systems.rabbitmq.admin import (
 )
 from harness.systems.rabbitmq.amqp import native
 from harness.systems.rabbitmq.assembly import ASSEMBLY
+from harness.systems.rabbitmq.external import EXTERNAL
+from harness.systems.rabbitmq.external_admin import ExternalRabbitMqAdmin
 from harness.systems.rabbitmq.link import ErlangLink, Refused, shown
 from harness.systems.rabbitmq.terms import (
     Atom,
@@ -47,6 +50,8 @@ from harness.workers import known_workers, load_worker
 
 RABBITMQ = SYSTEMS["rabbitmq"]
 STREAM = {"x-queue-type": "stream"}
+TO_DEAD = {"x-dead-letter-routing-key": "dead-0"}
+DEAD = {"x-dead-letter-exchange": "", **TO_DEAD}
 
 
 # ----- connections --------------------------------------------------------------------------------
@@ -90,6 +95,12 @@ def test_a_topic_is_a_quorum_queue_unless_its_settings_say_otherwise() -> None:
         (3, {"x-delivery-limit": "5"}, "x-delivery-limit"),
         (3, {"x-max-length": "5"}, "x-overflow"),
         (3, {"x-queue-type": "odd"}, "x-queue-type"),
+        (3, {"x-expires": "1000"}, "x-expires"),
+        (3, {"x-overflow": "reject-publish-dlx"}, "x-overflow"),
+        (3, {"x-dead-letter-exchange": "amq.direct", **TO_DEAD}, "x-dead-letter-exchange"),
+        (3, {"x-dead-letter-exchange": ""}, "x-dead-letter-routing-key"),
+        (3, {**DEAD, "x-dead-letter-strategy": "at-least-once"}, "x-dead-letter-strategy"),
+        (3, {**DEAD, "x-queue-type": "stream"}, "x-dead-letter-exchange"),
         (3, {"x-queue-type": "stream", "x-max-age": "7d"}, "x-max-age"),
         (2, {"x-queue-type": "stream"}, "x-initial-cluster-size"),
         (5, {}, "x-quorum-initial-group-size"),
@@ -108,6 +119,57 @@ def test_a_bound_that_refuses_publishers_drops_nothing() -> None:
     assert native(kept) == {"x-max-length": 5, "x-overflow": "reject-publish"}
     with pytest.raises(UsageError, match="x-max-length=many: must be a whole number"):
         native({"x-max-length": "many"})
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ("x-dead-letter-routing-key: dead-0", ""),
+        ("x-dead-letter-routing-key: orders-0", "orders-0 is not a queue of another topic"),
+        ("x-dead-letter-routing-key: deaf-0", "deaf-0 is not a queue of another topic; did you me"),
+    ],
+)
+def test_dead_letters_go_to_the_queue_of_another_topic(
+    tmp_path: Path, config: str, problem: str
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: x\nsystem: rabbitmq\ntopics: {dead: {}, orders: {config: "
+        f'{{x-delivery-limit: 3, x-dead-letter-exchange: "", {config}}}}}}}\n'
+        "load: {producers: {p: {client: amqp091-go, topics: [orders]}}}\n"
+    )
+    if problem:
+        with pytest.raises(ScenarioError, match=problem):
+            load_scenario(file, clients=known_workers)
+        return
+    plan = build_plan(load_scenario(file, clients=known_workers), seed=1)
+    assert {RABBITMQ.moves_to(topic.config) for topic in plan.topics} == {"", "dead-0"}
+    assert admin()._settings(TopicSettings("orders", 1, 3, plan.topics[1].config))[
+        "x-dead-letter-exchange"
+    ] == ""
+
+
+def test_a_message_that_moves_without_a_confirm_is_promised_by_nobody() -> None:
+    assert promised("amqp091-go", {**DEAD, "x-delivery-limit": "3"}).delivery == "durable"
+    made = promised("amqp091-go", {**DEAD, "x-message-ttl": "1000"})
+    assert (made.delivery, made.because["delivery"]) == (
+        "none",
+        "x-message-ttl on orders: a message is moved to dead-0 without a confirm",
+    )
+    safe = {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
+    kept = promised("amqp091-go", {**DEAD, **safe, "x-message-ttl": "1000"})
+    assert kept.delivery == "durable"
+
+
+def test_a_message_that_is_refused_for_good_needs_dead_letters(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: x\nsystem: rabbitmq\ntopics: {orders: {}}\n"
+        "load: {producers: {p: {client: amqp091-go}}, "
+        "consumers: {c: {client: amqp091-go, options: {Requeue: false}}}}\n"
+    )
+    with pytest.raises(ScenarioError, match="Requeue=false: topic orders has no dead letters"):
+        build_plan(load_scenario(file, clients=known_workers), seed=1)
 
 
 def test_mirrored_queues_are_refused_where_they_do_not_exist() -> None:
@@ -448,7 +510,7 @@ def test_the_leader_of_a_stream_has_its_writer(
     kinds: tuple[str, ...], leader: str | None, in_sync: tuple[str, ...]
 ) -> None:
     told = {
-        name: RaftView(streams=dict(_members_of_streams(counters(kind))))
+        name: RaftView(streams=dict(_members_of_streams(counters(kind), "brokerstorm")))
         for name, kind in zip(NAMES, kinds, strict=False)
     }
     assert set(told[NAMES[0]].streams) == {"orders-0"}
@@ -500,6 +562,102 @@ def test_a_stream_is_restarted_until_the_wanted_node_leads_it(
     monkeypatch.setitem(nodes._links, NAMES[0], Answers(*[(Atom("ok"), erlang[0])] * 3))
     with pytest.raises(UsageError, match=f"is led by {NAMES[0]}, whose messages {NAMES[1]} did"):
         nodes._move(stream, NAMES[0], NAMES[1])
+
+
+def test_the_id_of_a_topic_is_asked_of_a_member_and_forgotten_with_its_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = admin()
+    resource = (Atom("resource"), b"brokerstorm", Atom("queue"), b"orders-0")
+    row: list[Any] = [Atom("amqqueue"), resource, *[Atom("none")] * 20]
+    row[5] = [(b"x-queue-type", Atom("longstr"), b"quorum"), (b"x-a", Atom("bool"), Atom("true"))]
+    row[6] = (Atom("brokerstorm_orders-0"), Atom("rabbit@rabbitmq-1.peer"))
+    row[19], row[20] = Atom("rabbit_quorum_queue"), {"nodes": [Atom("rabbit@rabbitmq-2.peer")]}
+    tables: list[Any] = [[tuple(row)], [tuple(row)]]
+    monkeypatch.setattr(nodes, "_each", lambda ask: dict(enumerate(tables)))
+    monkeypatch.setattr(nodes, "_first", lambda ask: tables[0])
+    monkeypatch.setitem(nodes._links, NAMES[1], Answers(b"first", b"first", b"second"))
+    assert nodes.topic_ids("orders") == {"first"}
+    made = TopicSettings("orders", 1, 1, {"x-queue-type": "quorum", "x-a": "true"})
+    assert nodes.made_of("orders") == made
+    tables[:] = [[tuple(row)], []]
+    assert nodes.topic_ids("orders") == {"second"}
+    tables[:] = [[], []]
+    assert nodes.topic_ids("orders") == frozenset()
+    with pytest.raises(UsageError, match="topic orders has no queue"):
+        nodes.made_of("orders")
+
+
+# ----- clusters of others -------------------------------------------------------------------------
+
+
+def connection(tmp_path: Path, **changes: str) -> Connection:
+    (tmp_path / "cookie").write_text("secret")
+    keys = {
+        "system": "rabbitmq",
+        "bootstrap": "127.0.0.1:1,127.0.0.1:2/orders",
+        "admin_url": "127.0.0.1:3,127.0.0.1:4",
+        "cookie": "{file: cookie}",
+        **changes,
+    }
+    text = "".join(f"{key}: {value}\n" for key, value in keys.items() if value)
+    (tmp_path / "own.yaml").write_text(text)
+    return read_connection(tmp_path / "own.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"bootstrap": "127.0.0.1:1"}, "own.yaml: bootstrap: which virtual host"),
+        ({"bootstrap": "amqp://a:1/orders"}, "own.yaml: bootstrap: 'amqp:' is not HOST:PORT"),
+        ({"admin_url": "127.0.0.1:3"}, "admin_url has 1 addresses, and bootstrap 2 nodes"),
+        ({"cookie": ""}, "own.yaml: cookie is missing: nodes answer only who knows it"),
+        ({}, "own.yaml: admin_url: 127.0.0.1:3: nothing listens there"),
+    ],
+)
+def test_a_connection_file_that_does_not_lead_to_nodes(
+    tmp_path: Path, changes: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(BrokerstormError, match=problem):
+        EXTERNAL.find(connection(tmp_path, **changes))
+
+
+def test_other_systems_have_no_cookie(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cookie: nodes of nats have none; leave it out"):
+        connection(tmp_path, system="nats")
+
+
+def test_queues_of_a_run_have_longer_names_at_the_brokers(tmp_path: Path) -> None:
+    at = Endpoint("127.0.0.1", 1)
+    node = Node("one", 1, at, at, at, Path(), ("broker",))
+    made: Any = Ledger()
+    how: Any = {"cookie": lambda: Secret("x"), "called": {"one": "rabbit@a"}}
+    nodes = ExternalRabbitMqAdmin([node], made, **how)
+    assert nodes._probe_queue("one") == "", "nothing is made before the run has topics"
+    nodes.name_topics({"orders": "storm-7-orders", "dead": "storm-7-dead"}, ())
+    assert nodes._theirs("orders-0") == "storm-7-orders-0"
+    assert [nodes._ours(name) for name in ("storm-7-orders-0", "orders-0", "storm-8-dead-0")] == [
+        "orders-0",
+        "",
+        "",
+    ]
+    assert nodes._settings(TopicSettings("orders", 1, 1, DEAD))[
+        "x-dead-letter-routing-key"
+    ] == "storm-7-dead-0"
+    assert nodes._probe_queue("one") == "storm-7-orders-probe-one"
+    assert made.names == ["storm-7-orders-probe-one"], "written down before it is made"
+    with pytest.raises(UsageError, match="carts is not a topic of this run"):
+        nodes.create_topics([TopicSettings("carts", 1, 1)])
+
+
+class Ledger:
+    """The names that were written down."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def add(self, kind: str, names: list[str]) -> None:
+        self.names += names
 
 
 def test_feature_flags_that_are_off_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from harness.admin.failover import NoAnswer
 from harness.clusters.external.cluster import (
@@ -28,8 +28,6 @@ from harness.systems.rabbitmq.amqp import Amqp
 from harness.systems.rabbitmq.external_admin import ExternalRabbitMqAdmin
 from harness.systems.rabbitmq.link import ErlangLink, Refused, shown
 from harness.systems.rabbitmq.terms import Atom
-
-_SCHEMES: Final = ("amqp://", "amqps://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,10 +152,7 @@ def _site(connection: Connection) -> _Site:
     UsageError: bootstrap, admin_url or cookie does not say where and who it is.
     """
     file, path = connection.file, connection.path
-    text = file.bootstrap
-    for scheme in _SCHEMES:
-        text = text.removeprefix(scheme)
-    hosts, _, virtual_host = text.partition("/")
+    hosts, _, virtual_host = file.bootstrap.partition("/")
     if not virtual_host:
         raise UsageError(
             f"{path}: bootstrap: which virtual host?", hint=f"as {RABBITMQ.bootstrap_form}"
