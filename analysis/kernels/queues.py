@@ -173,7 +173,9 @@ def _lost(history: BucketHistory, journal: DeliveryJournal) -> list[Hits]:
     slot = journal.slot[last]
     gone = last[(history.first[slot] < 0) & ~over[slot] & (history.sent[slot] >= 0)]
     gone = gone[_is_read(history, journal, gone)]
-    gone = gone[removed_deliveries(history, journal.slot[gone], journal.row[gone]) != Removal.REMOVED]
+    gone = gone[
+        removed_deliveries(history, journal.slot[gone], journal.row[gone]) != Removal.REMOVED
+    ]
     if not len(gone):
         return []
     back, never = (

@@ -318,11 +318,11 @@ def _mixed_problems(name: str, scenario: Scenario, system: System) -> Iterator[P
             return
 
 
-def _moved_problems(
-    name: str, moved: str, scenario: Scenario, system: System
-) -> Iterator[Problem]:
+def _moved_problems(name: str, moved: str, scenario: Scenario, system: System) -> Iterator[Problem]:
     """Messages that a topic gives up must come to a stream of another topic, which is read, too."""
-    option = next(key for key, value in native(scenario.topics[name].config).items() if value == moved)
+    option = next(
+        key for key, value in native(scenario.topics[name].config).items() if value == moved
+    )
     at = ("topics", name, "config", option)
     streams = {
         f"{each}-{partition}": other

@@ -220,7 +220,9 @@ PAIRS = [
 def refused_for_good(*remain: int, is_read: bool = True) -> set[tuple[str, str]]:
     """The classes of 5, which is refused and moves to the queue of dead letters, if it is there."""
     h = History(system="qpid", reading=QUEUE, settle="ack", promise=NO_DEDUP)
-    plan = build_plan(topics={"orders": 1, "dead": 1}, system="qpid", promise=NO_DEDUP, reading=QUEUE)
+    plan = build_plan(
+        topics={"orders": 1, "dead": 1}, system="qpid", promise=NO_DEDUP, reading=QUEUE
+    )
     members = [each.model_copy(update={"topics": ["orders"]}) for each in plan.consumers]
     h.planned(plan.model_copy(update={"consumers": members})).sent(6).at(1_000)
     for seq in range(5):

@@ -144,9 +144,12 @@ def test_dead_letters_go_to_the_queue_of_another_topic(
         return
     plan = build_plan(load_scenario(file, clients=known_workers), seed=1)
     assert {RABBITMQ.moves_to(topic.config) for topic in plan.topics} == {"", "dead-0"}
-    assert admin()._settings(TopicSettings("orders", 1, 3, plan.topics[1].config))[
-        "x-dead-letter-exchange"
-    ] == ""
+    assert (
+        admin()._settings(TopicSettings("orders", 1, 3, plan.topics[1].config))[
+            "x-dead-letter-exchange"
+        ]
+        == ""
+    )
 
 
 def test_a_message_that_moves_without_a_confirm_is_promised_by_nobody() -> None:
@@ -641,9 +644,10 @@ def test_queues_of_a_run_have_longer_names_at_the_brokers(tmp_path: Path) -> Non
         "",
         "",
     ]
-    assert nodes._settings(TopicSettings("orders", 1, 1, DEAD))[
-        "x-dead-letter-routing-key"
-    ] == "storm-7-dead-0"
+    assert (
+        nodes._settings(TopicSettings("orders", 1, 1, DEAD))["x-dead-letter-routing-key"]
+        == "storm-7-dead-0"
+    )
     assert nodes._probe_queue("one") == "storm-7-orders-probe-one"
     assert made.names == ["storm-7-orders-probe-one"], "written down before it is made"
     with pytest.raises(UsageError, match="carts is not a topic of this run"):

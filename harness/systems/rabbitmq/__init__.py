@@ -178,7 +178,10 @@ def _dead_letter_problems(kind: str, config: Texts) -> Iterator[Problem]:
     if kind == STREAM:
         yield asked[0], "has no meaning for a stream: leave it out"
     if config.get(_EXCHANGE) != "":
-        yield _EXCHANGE, f'must be "", the exchange that moves messages to the queue in {DEAD_LETTERS}'
+        yield (
+            _EXCHANGE,
+            f'must be "", the exchange that moves messages to the queue in {DEAD_LETTERS}',
+        )
     if not config.get(DEAD_LETTERS):
         yield DEAD_LETTERS, "must be the queue of another topic, as dead-0 for a topic dead"
     if strategy not in ("", "at-most-once", AT_LEAST_ONCE):

@@ -467,9 +467,7 @@ class RabbitMqAdmin:
     def topic_ids(self, topic: str) -> frozenset[str]:
         """Return the ids by which the nodes that answer know a topic; see
         `RemakesTopics.topic_ids`."""
-        tables = self._each(
-            partial(_call, "rabbit_amqqueue", "list", self._virtual_host.encode())
-        )
+        tables = self._each(partial(_call, "rabbit_amqqueue", "list", self._virtual_host.encode()))
         if not tables:
             raise EnvironmentNotReady("no node answers")
         found = set()

@@ -86,9 +86,7 @@ class _ExternalRabbitMq(ExternalSystem):
             virtual_host=site.virtual_host,
         )
 
-    def examine(
-        self, connection: Connection, nodes: Sequence[Node], admin: Any
-    ) -> Iterator[Need]:
+    def examine(self, connection: Connection, nodes: Sequence[Node], admin: Any) -> Iterator[Need]:
         copies = connection.file.topics.replication or min(len(nodes), NODES)
         config = RABBITMQ.topic_config({}, copies, {})
         address, refused = try_topic(connection, admin, "queues", 1, copies, config)
