@@ -418,9 +418,10 @@ class Context:
     @cached_property
     def read_whole(self) -> npt.NDArray[np.bool_]:
         """By stream id: it was read completely, and so was the stream that its messages may be
-        moved to."""
+        moved to. A message on the way between the two can be read in neither; there is none if the
+        consumers were given everything."""
         whole = np.array([self.stream_bounds(s).is_complete for s in range(len(self.streams) + 1)])
-        return whole & ((self.moved == 0) | whole[self.moved])
+        return np.asarray(whole & ((self.moved == 0) | (whole[self.moved] & self.drained)))
 
     @cached_property
     def has_queues(self) -> bool:

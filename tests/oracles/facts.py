@@ -118,6 +118,8 @@ class Facts:
         """It was read to its end, and so was the stream that its messages may be moved to."""
         moved = self.context.moves.get(self.context.stream_name(stream), "")
         others = [self.context.streams.index(moved) + 1] if moved in self.context.streams else []
+        if others and not self.context.drained:
+            return False  # messages may be on the way
         return all(self.context.stream_bounds(one).is_complete for one in (stream, *others))
 
     def topic_streams(self, lane: int) -> list[int]:

@@ -217,7 +217,9 @@ PAIRS = [
 ]
 
 
-def refused_for_good(*remain: int, is_read: bool = True) -> set[tuple[str, str]]:
+def refused_for_good(
+    *remain: int, is_read: bool = True, drained: bool = True
+) -> set[tuple[str, str]]:
     """The classes of 5, which is refused and moves to the queue of dead letters, if it is there."""
     h = History(system="qpid", reading=QUEUE, settle="ack", promise=NO_DEDUP)
     plan = build_plan(
@@ -230,7 +232,7 @@ def refused_for_good(*remain: int, is_read: bool = True) -> set[tuple[str, str]]
     h.deliver(5).ends(Event.NACK).log(*remain, partition=1, lane=0)
     if not is_read:
         h.bounds(1, end=9, read_to=0, why="stalled")
-    context = replace(context_from(h), moves={"orders-0": "dead-0"})
+    context = replace(context_from(h), drained=drained, moves={"orders-0": "dead-0"})
     return {(cls, split) for cls, split, _, _ in labels(judged(h, context))}
 
 
@@ -238,6 +240,7 @@ def test_a_dead_letter_is_where_its_queue_moves_it() -> None:
     assert refused_for_good(5) == set()
     assert refused_for_good() == {("lost-after-rollback", "rolled back")}
     assert refused_for_good(is_read=False) == set(), "it may be in the part that was not read"
+    assert refused_for_good(drained=False) == set(), "it may be on the way"
 
 
 def test_what_a_queue_had_given_out_when_it_was_recreated_is_no_loss() -> None:

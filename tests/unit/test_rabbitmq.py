@@ -126,7 +126,10 @@ def test_a_bound_that_refuses_publishers_drops_nothing() -> None:
     [
         ("x-dead-letter-routing-key: dead-0", ""),
         ("x-dead-letter-routing-key: orders-0", "orders-0 is not a queue of another topic"),
-        ("x-dead-letter-routing-key: deaf-0", "deaf-0 is not a queue of another topic; did you me"),
+        (
+            "x-dead-letter-routing-key: deaf-0",
+            "deaf-0 is not a queue of another topic, got .deaf-0.; did you me",
+        ),
     ],
 )
 def test_dead_letters_go_to_the_queue_of_another_topic(
