@@ -1,7 +1,9 @@
 """Measures the cost of detours: the same producer on two clusters, one of them with the proxy
 before it.
 
-    python -m bench.detours [--rounds 3] [--seconds 8] [--json]
+    python -m bench.detours [--rounds 3] [--seconds 8] [--answers] [--json]
+
+With `--answers`, the proxy also has the relays that can change answers; no rule is in force.
 
 Two loads: unlimited (where the proxy would be the bottleneck), then 50,000 msg/s (is the rate held,
 and what it takes). In this order, as brokers that were just started hold no rate. Arms swap places
@@ -23,10 +25,10 @@ from bench.arms import cluster_of
 from bench.producing import Sample, run_producer
 from harness.clusters.cluster import BrokerCluster
 from harness.clusters.nodes.processes import run_processes
-from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
+from harness.protocols.network import ANSWERS, CLIENT_DETOURS, PEER_DETOURS
 
 UNLIMITED, STEADY = 0.0, 50_000.0
-ARMS = {"direct": frozenset[str](), "detours": frozenset({CLIENT_DETOURS, PEER_DETOURS})}
+DETOURS = frozenset({CLIENT_DETOURS, PEER_DETOURS})
 
 
 def proxy_cpu_s(cluster: BrokerCluster[Any]) -> float:
@@ -40,16 +42,23 @@ def proxy_cpu_s(cluster: BrokerCluster[Any]) -> float:
     return total
 
 
-def measure(rounds: int, seconds: float) -> dict[tuple[float, str], list[tuple[Sample, float]]]:
-    """(rate, arm) -> samples, each with the proxy's CPU time, warm-up and drain included."""
+def measure(
+    rounds: int, seconds: float, needs: frozenset[str]
+) -> dict[tuple[float, str], list[tuple[Sample, float]]]:
+    """(rate, arm) -> samples, each with the proxy's CPU time, warm-up and drain included.
+
+    Args:
+        needs: what the cluster with the proxy is started with.
+    """
+    arms = {"direct": frozenset[str](), "detours": needs}
     found: dict[tuple[float, str], list[tuple[Sample, float]]] = {}
     with ExitStack() as up:
         places = {
-            arm: up.enter_context(cluster_of("kafka", needs=needs)) for arm, needs in ARMS.items()
+            arm: up.enter_context(cluster_of("kafka", needs=each)) for arm, each in arms.items()
         }
         for number in range(rounds):
             for rate in (UNLIMITED, STEADY):
-                for arm in list(ARMS)[:: 1 if number % 2 else -1]:
+                for arm in list(arms)[:: 1 if number % 2 else -1]:
                     cluster, root = places[arm]
                     before_s = proxy_cpu_s(cluster)
                     sample = run_producer(
@@ -89,9 +98,11 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--answers", action="store_true")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    result = summary(measure(asked.rounds, asked.seconds), asked.seconds)
+    needs = DETOURS | {ANSWERS} if asked.answers else DETOURS
+    result = summary(measure(asked.rounds, asked.seconds, needs), asked.seconds)
     if asked.json:
         print(json.dumps(result))
     else:

@@ -117,7 +117,7 @@ def _can(
 def _required(system: str, kind: FaultKind[Any]) -> dict[str, Any]:
     """Keys without a default that `plan` would ask for."""
     about = SYSTEMS[system]
-    requests = list(about.request_kinds)[:1]
+    requests = list(about.answered)[:1]
     known: dict[str, Any] = {
         "requests": requests,
         "error": next(iter(about.answer_errors), "none"),
@@ -127,6 +127,9 @@ def _required(system: str, kind: FaultKind[Any]) -> dict[str, Any]:
         "how": "drop",
     }
     fields = kind.params.model_fields
+    if "says" in fields:
+        says = next(iter(about.closings), "")
+        return {"requests": list(about.closing_kinds)[:1] or requests, "says": says}
     return {
         key: value for key, value in known.items() if key in fields and fields[key].is_required()
     }

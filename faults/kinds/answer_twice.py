@@ -7,7 +7,7 @@ from harness.protocols.network import AnswerChange
 
 
 class AnswerTwice(AnswerFault[AnswerParams]):
-    """Send the answers to some requests twice (Pulsar; answers of Kafka have an order)."""
+    """Send the answers to some requests twice (Pulsar, NATS, AMQP)."""
 
     kind = "answer-twice"
     params = AnswerParams

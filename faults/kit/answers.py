@@ -118,7 +118,8 @@ class ChangedAnswers(Impaired):
     def _permits(self, change: AnswerChange) -> str:
         if change.act == "flip":  # a client that was told to check nothing passes it on
             return "damage" if "Fetch" in self.params.requests else ""
-        return self.view.ability(ChangesAnswers).answer_errors().get(change.error, "")
+        found = self.view.ability(ChangesAnswers)
+        return {**found.closings(), **found.answer_errors()}.get(change.error, "")
 
 
 class AnswerFault(NetworkFault[P], Generic[P]):
@@ -144,12 +145,15 @@ class AnswerFault(NetworkFault[P], Generic[P]):
         found = ability_of(cluster, ChangesAnswers)
         if not found.answer_errors():
             return f"answers of {cluster.system} cannot be changed"
-        if self.change(params).act not in found.answer_acts():
+        change = self.change(params)
+        if change.act not in found.answer_acts():
             return f"{self.kind} means nothing for answers of {cluster.system}"
-        if reason := requests_refusal(params, found.request_kinds(), cluster, ends_tls=True):
+        if change.before and "before" not in found.answer_acts():
+            return f"answered: before means nothing for answers of {cluster.system}"
+        if reason := requests_refusal(params, found.answer_kinds(), cluster, ends_tls=True):
             return reason
-        if params.after and params.after not in found.request_kinds():
-            close = did_you_mean(params.after, found.request_kinds(), label="allowed")
+        if params.after and params.after not in found.answer_kinds():
+            close = did_you_mean(params.after, found.answer_kinds(), label="allowed")
             return f"after: no request {params.after!r} of {cluster.system}; {close}"
         return super().refusal(params, cluster)
 

@@ -68,9 +68,10 @@ class AnswerChange:
             later answers of its connection come ``delay_s`` later; ``throttle``: it asks the client
             to wait ``delay_s``; ``close``: the connection is closed after it; ``stale``: it names
             leaders that are not the leaders; ``flip``: a bit of the messages in it, or in the
-            request, is another; ``detach``: the broker closes the producer or the consumer of the
-            request, and tells the client; ``twice``: it comes twice.
-        error: the name of the error, as the protocol has it.
+            request, is another; ``detach``: the broker closes the producer, the consumer, the
+            channel or the connection of the request, and tells the client; ``twice``: it comes
+            twice; ``reorder``: it comes ``delay_s`` later, and later answers overtake it.
+        error: the name of the error, or of what a broker says that closes, as the protocol has it.
         partitions: share of the partitions of an answer that get the error.
         instead: the broker does not get the request that an error or nothing answers.
         before: the client has the error before the broker gets the request, which comes ``delay_s``
@@ -79,7 +80,18 @@ class AnswerChange:
         gone: the leader that is named is a broker that does not exist, and not the one of before.
     """
 
-    act: Literal["error", "drop", "delay", "throttle", "close", "stale", "flip", "detach", "twice"]
+    act: Literal[
+        "error",
+        "drop",
+        "delay",
+        "throttle",
+        "close",
+        "stale",
+        "flip",
+        "detach",
+        "twice",
+        "reorder",
+    ]
     error: str = ""
     partitions: float = 1.0
     instead: bool = False
@@ -233,8 +245,8 @@ class Answered:
 class ChangesAnswers(HasDetours, Protocol):
     """Can give clients other answers than the broker's."""
 
-    def request_kinds(self) -> Sequence[str]:
-        """Return the kinds of requests that it can tell apart, under the protocol's names."""
+    def answer_kinds(self) -> Sequence[str]:
+        """Return the kinds of requests whose answers it can find, under the protocol's names."""
 
     def answer_errors(self) -> Mapping[str, str]:
         """Return the errors that an answer can say, under the protocol's names, each with what a
@@ -242,7 +254,15 @@ class ChangesAnswers(HasDetours, Protocol):
         answers of the protocol cannot be changed."""
 
     def answer_acts(self) -> Sequence[str]:
-        """Return what can become of answers of the protocol (`AnswerChange.act`)."""
+        """Return what can become of answers of the protocol (`AnswerChange.act`). ``before``: an
+        error can precede its request."""
+
+    def closings(self) -> Mapping[str, str]:
+        """Return what brokers can say when they close something, each with what a client may do
+        that believes it; empty where there is one way only."""
+
+    def closing_kinds(self) -> Sequence[str]:
+        """Return the kinds of requests that name what a broker can close."""
 
     def answered(self, name: str) -> Answered:
         """Return what was met so far under the name of an impairment.

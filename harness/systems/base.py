@@ -88,8 +88,13 @@ class System:
             where the network proxy can tell where a request begins and of which kind it is.
         answer_errors: name of an error in answers -> its number, where the network proxy can change
             answers.
-        answer_acts: what else the network proxy can make of answers (`AnswerChange.act`).
-        answer_permits: of those errors, name -> what a client may do that believes it
+        answer_kinds: as ``request_kinds``, where the proxy knows requests only to change answers.
+        answer_acts: what else the network proxy can make of answers (`AnswerChange.act`), and
+            ``before``, where an error can precede its request.
+        closings: name of what brokers say when they close something -> its number; empty = there is
+            one way only.
+        closing_kinds: kinds of requests that name what brokers can close; empty = all.
+        answer_permits: of those errors and closings, name -> what a client may do that believes it
             (`harness.contracts.rows.FaultDetails.permits`); those that are left out permit nothing.
         file_kinds: by kind of data file (`harness.protocols.files`), patterns of paths below a
             node's data folder; a file is of the first that has it. ``unused``: what is about to be
@@ -148,7 +153,10 @@ class System:
     log_leader: ClassVar[str] = ""
     request_kinds: ClassVar[Mapping[str, int]] = {}
     answer_errors: ClassVar[Mapping[str, int]] = {}
+    answer_kinds: ClassVar[Mapping[str, int]] = {}
     answer_acts: ClassVar[tuple[str, ...]] = ()
+    closings: ClassVar[Mapping[str, int]] = {}
+    closing_kinds: ClassVar[tuple[str, ...]] = ()
     answer_permits: ClassVar[Mapping[str, str]] = {}
     file_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     stream_folders: ClassVar[bool] = False
@@ -161,6 +169,11 @@ class System:
     has_cookie: ClassVar[bool] = False
     subscription: ClassVar[str] = "exclusive"
     order: ClassVar[str] = "stream"
+
+    @property
+    def answered(self) -> Mapping[str, int]:
+        """The kinds of requests whose answers the network proxy can find, each with its number."""
+        return self.answer_kinds or self.request_kinds
 
     def assembly(self) -> Any:
         """How its clusters are opened: `harness.clusters.assembly.Assembly`."""

@@ -4,8 +4,7 @@ counts them."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,15 @@ import pulsar
 import pytest
 
 from harness.protocols.cluster import TopicSettings
-from harness.protocols.network import ANSWERS, CLIENT_DETOURS
-from harness.rundir import RunDir, read_jsonl
+from harness.rundir import RunDir
 from harness.systems.pulsar.assembly import PulsarCluster
 from harness.systems.pulsar.names import full_name
-from harness.waiting import wait_until
-from tests.live.cluster_rig import UP_S, ClusterPool, injector_of
+from tests.live.answers_rig import NEEDS, lying
+from tests.live.cluster_rig import UP_S, ClusterPool
 
 pytestmark = [pytest.mark.live, pytest.mark.extended]
 
 TOPIC = TopicSettings("answers", 1, 1)
-NEEDS = frozenset({CLIENT_DETOURS, ANSWERS})
 SENDS = 20
 
 
@@ -34,29 +31,6 @@ def cluster(pool: ClusterPool) -> PulsarCluster:
         found.admin.create_topics([TOPIC])
         found.admin.wait_ready([TOPIC.name], timeout_s=UP_S, run_tag=1)
     return found
-
-
-@contextmanager
-def lying(cluster: PulsarCluster, run: RunDir, step: dict[str, Any]) -> Iterator[None]:
-    """A fault while the block runs; it must have met what the block did."""
-    whole = {"target": "all", "together": True, "at": 0, "for": "5m", **step}
-    injector = injector_of(cluster, run, [TOPIC], whole)
-    injector.start(time.monotonic_ns())
-
-    def rows(event: str) -> list[dict[str, Any]]:
-        return [row for row in read_jsonl(run.faults) if row["event"] == event]
-
-    kind = cluster.runtime.detours
-    assert wait_until(
-        lambda: bool(rows("inject") and kind and kind._proxy.rules()), 20, every_s=0.02
-    )
-    try:
-        yield
-        assert wait_until(lambda: bool(rows("effect")), 20, every_s=0.02)
-    finally:
-        assert injector.heal_all(UP_S) == []
-    (effect,) = rows("effect")[-1:]
-    assert effect["effective"], effect
 
 
 @pytest.mark.parametrize(
@@ -87,7 +61,7 @@ def test_a_client_sends_and_reads_everything_through_false_answers(
     try:
         consumer = client.subscribe(topic, f"readers-{time.monotonic_ns()}")
         producer = client.create_producer(topic, send_timeout_millis=30_000)
-        with lying(cluster, RunDir(tmp_path / "run").create(), step):
+        with lying(cluster, TOPIC, RunDir(tmp_path / "run").create(), step):
             for text in sorted(sent):
                 producer.send(text)
             got = set()
@@ -107,7 +81,7 @@ def test_a_client_that_is_told_twice_goes_by_the_first_answer(
     client = pulsar.Client(cluster.bootstrap)
     topic = full_name(cluster.admin.namespace, TOPIC.name)
     try:
-        with lying(cluster, RunDir(tmp_path / "run").create(), step):
+        with lying(cluster, TOPIC, RunDir(tmp_path / "run").create(), step):
             consumer = client.subscribe(topic, f"readers-{time.monotonic_ns()}")
             producer = client.create_producer(topic)
             sent = [producer.send(f"{kind} {number}".encode()) for number in range(SENDS)]
@@ -151,7 +125,7 @@ def test_a_client_is_told_the_error_of_each_kind_of_answer(
     client = pulsar.Client(cluster.bootstrap)
     step = {"fault": "request-error", "requests": [request_kind], "error": error}
     try:
-        with lying(cluster, RunDir(tmp_path / "run").create(), step):
+        with lying(cluster, TOPIC, RunDir(tmp_path / "run").create(), step):
             seen(client, full_name(cluster.admin.namespace, TOPIC.name))
     finally:
         client.close()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import faults
+from faults.kinds.answer_reorder import AnswerReorder, AnswerReorderParams
 from faults.kinds.answer_twice import AnswerTwice
 from faults.kinds.close_by_broker import CloseByBroker, CloseByBrokerParams
 from faults.kinds.metadata_stale import MetadataStale, MetadataStaleParams
@@ -402,7 +403,18 @@ def test_the_relays_of_answers_end_tls() -> None:
             {"requests": ["EndTxn"], "error": "NOT_COORDINATOR", "after": "InitProduceId"},
             "after: no request 'InitProduceId' of kafka; did you mean InitProducerId?",
         ),
-        ("nats", {"requests": ["Produce"], "error": "NOT_COORDINATOR"}, "cannot be changed"),
+        ("nats", {"requests": ["PBU"], "error": "JSNotEnabledErr"}, "did you mean PUB?"),
+        ("nats", {"requests": ["PUB"], "error": "JSNotEnabled"}, "did you mean JSNotEnabledErr?"),
+        (
+            "rabbitmq",
+            {"requests": ["basic.publish"], "error": "basic.ack"},
+            "did you mean basic.nack?",
+        ),
+        (
+            "qpid",
+            {"requests": ["tx.commit"], "error": "NOT_FOUND", "answered": "before"},
+            "answered: before means nothing for answers of qpid",
+        ),
         ("pulsar", {"requests": ["SENT"], "error": "PersistenceError"}, "did you mean SEND?"),
         (
             "pulsar",
@@ -422,6 +434,7 @@ def test_answers_are_those_of_the_protocol(system: str, step: dict[str, Any], sa
         ("kafka", CloseByBroker(), CloseByBrokerParams()),
         ("kafka", AnswerTwice(), AnswerParams(requests=("Produce",))),
         ("pulsar", MetadataStale(), MetadataStaleParams()),
+        ("pulsar", AnswerReorder(), AnswerReorderParams(requests=("SEND",))),
     ],
 )
 def test_an_act_that_answers_of_a_system_do_not_have_is_refused(
@@ -429,6 +442,30 @@ def test_an_act_that_answers_of_a_system_do_not_have_is_refused(
 ) -> None:
     cluster = describe_cluster(system, needs=frozenset({CLIENT_DETOURS, ANSWERS}))
     assert kind.refusal(params, cluster) == f"{kind.kind} means nothing for answers of {system}"
+
+
+@pytest.mark.parametrize(
+    ("system", "step", "said"),
+    [
+        ("pulsar", {"requests": ("LOOKUP",)}, "LOOKUP names nothing to close; allowed: SEND, ACK"),
+        ("pulsar", {"says": "NOT_FOUND"}, "brokers of pulsar do not say 'NOT_FOUND'; leave it out"),
+        ("nats", {"requests": ("PUB",)}, "brokers of nats do not say ''; allowed: "),
+        ("nats", {"requests": ("PUB",), "says": "SlowConsumer"}, "did you mean Slow Consumer?"),
+        ("rabbitmq", {"requests": ("basic.ack",), "says": "NOT_FOUND"}, ""),
+        ("qpid", {"requests": ("basic.ack",), "says": "connection.blocked"}, ""),
+    ],
+)
+def test_a_broker_closes_as_its_protocol_can(system: str, step: dict[str, Any], said: str) -> None:
+    cluster = describe_cluster(system, needs=frozenset({CLIENT_DETOURS, ANSWERS}))
+    refusal = CloseByBroker().refusal(CloseByBrokerParams(**step), cluster)
+    assert said in refusal if said else refusal == ""
+
+
+@pytest.mark.parametrize("system", ["nats", "rabbitmq", "qpid"])
+def test_requests_that_are_known_by_their_answers_only_cannot_be_held(system: str) -> None:
+    cluster = describe_cluster(system, needs=frozenset({CLIENT_DETOURS, REQUESTS}))
+    params = RequestStallParams(requests=("PUB",))
+    assert "they cannot be distinguished" in RequestStall().refusal(params, cluster)
 
 
 @pytest.mark.parametrize(

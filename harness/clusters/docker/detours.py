@@ -12,7 +12,7 @@ import contextlib
 import shlex
 import socket
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +23,12 @@ from harness.clusters.docker.peers import PeerDetours
 from harness.clusters.docker.proxy import Compose
 from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.network import packets
-from harness.clusters.network.proxied import LocalDetours, ProxiedDetours, detours_of
+from harness.clusters.network.proxied import (
+    LocalDetours,
+    ProtocolFacts,
+    ProxiedDetours,
+    detours_of,
+)
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import (
@@ -40,7 +45,6 @@ from harness.protocols.network import (
     Wire,
     is_client_source,
 )
-from harness.systems import system_of
 
 ONLY_HOLD: Final = "without a proxy between them, bytes of containers can only be held (partition)"
 
@@ -169,7 +173,7 @@ class Mesh:
                     raise
 
 
-class ContainerDetours:
+class ContainerDetours(ProtocolFacts):
     """`HasDetours` for containers: a proxy before the published ports, and the mesh or a proxy on
     it. Thread-safe.
 
@@ -180,7 +184,7 @@ class ContainerDetours:
     def __init__(
         self, system: str, clients: LocalDetours | None, peers: Mesh | PeerDetours
     ) -> None:
-        self._system = system
+        super().__init__(system)
         self._clients = clients
         self._peers = peers
         self.plan = clients.plan if clients else None
@@ -248,16 +252,6 @@ class ContainerDetours:
     def give_wires(self, source: str) -> None:
         if self._clients:
             self._clients.give_wires(source)
-
-    def request_kinds(self) -> Sequence[str]:
-        return tuple(system_of(self._system).request_kinds)
-
-    def answer_errors(self) -> Mapping[str, str]:
-        system = system_of(self._system)
-        return {name: system.answer_permits.get(name, "") for name in system.answer_errors}
-
-    def answer_acts(self) -> Sequence[str]:
-        return system_of(self._system).answer_acts
 
     def answered(self, name: str) -> Answered:
         return self._clients.answered(name) if self._clients else Answered()

@@ -47,7 +47,40 @@ _MARK_REQUESTS: Final = {"name": "mark-requests", "type": "requests", "stream": 
 _STREAMS: Final = {"target": "upstream", "source": "downstream"}
 
 
-class ProxiedDetours:
+class ProtocolFacts:
+    """The requests and answers of a system that a proxy knows: a part of `StallsRequests` and of
+    `ChangesAnswers`.
+
+    Args:
+        system: its name.
+    """
+
+    def __init__(self, system: str) -> None:
+        self._facts = system_of(system)
+
+    def request_kinds(self) -> Sequence[str]:
+        return tuple(self._facts.request_kinds)
+
+    def answer_kinds(self) -> Sequence[str]:
+        return tuple(self._facts.answered)
+
+    def answer_errors(self) -> Mapping[str, str]:
+        return self._permits(self._facts.answer_errors)
+
+    def answer_acts(self) -> Sequence[str]:
+        return self._facts.answer_acts
+
+    def closings(self) -> Mapping[str, str]:
+        return self._permits(self._facts.closings)
+
+    def closing_kinds(self) -> Sequence[str]:
+        return self._facts.closing_kinds or self.answer_kinds()
+
+    def _permits(self, names: Iterable[str]) -> Mapping[str, str]:
+        return {name: self._facts.answer_permits.get(name, "") for name in names}
+
+
+class ProxiedDetours(ProtocolFacts):
     """`StallsRequests`, `ChangesAnswers` and `RenamesNodes` over a proxy, wherever it runs.
     Thread-safe.
 
@@ -57,6 +90,7 @@ class ProxiedDetours:
     """
 
     def __init__(self, folder: Path, plan: DetourMap, host: toxiproxy.ProxyHost) -> None:
+        super().__init__(plan.system)
         self.folder = folder
         self.plan = plan
         self._host = host
@@ -122,16 +156,6 @@ class ProxiedDetours:
             for listener in {route.name for flow in flows for route in self._of(flow.wire)}:
                 self._proxy.bounce(listener)
 
-    def request_kinds(self) -> Sequence[str]:
-        return tuple(system_of(self.plan.system).request_kinds)
-
-    def answer_errors(self) -> Mapping[str, str]:
-        system = system_of(self.plan.system)
-        return {name: system.answer_permits.get(name, "") for name in system.answer_errors}
-
-    def answer_acts(self) -> Sequence[str]:
-        return system_of(self.plan.system).answer_acts
-
     def answered(self, name: str) -> Answered:
         told = self._proxy.rules().get(name)
         if told is None:
@@ -145,18 +169,19 @@ class ProxiedDetours:
         self, name: str, flows: Iterable[Flow], impairment: Impairment, answer: AnswerChange
     ) -> Document:
         """An impairment as a rule of the proxy's relays."""
-        system = system_of(self.plan.system)
+        facts = self._facts
+        errors = facts.closings if answer.act == "detach" else facts.answer_errors
         wires = {str(flow.wire): flow.wire for flow in flows}.values()
         return {
             "name": name,
             "relays": [route.name for wire in wires for route in self._of(wire)],
-            "kinds": [system.request_kinds[kind] for kind in impairment.requests],
+            "kinds": [facts.answered[kind] for kind in impairment.requests],
             "share": impairment.share,
             "number": impairment.number,
             "first_of_each_connection": impairment.first_of_each_connection,
-            "after": system.request_kinds[impairment.after] if impairment.after else -1,
+            "after": facts.answered[impairment.after] if impairment.after else -1,
             "act": answer.act,
-            "code": system.answer_errors[answer.error] if answer.error else 0,
+            "code": errors[answer.error] if answer.error else 0,
             "partitions": answer.partitions,
             "instead": answer.instead,
             "before": answer.before,

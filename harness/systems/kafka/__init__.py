@@ -202,7 +202,7 @@ class Kafka(System):
     log_stamps = ("[{time}] {level} ",)
     request_kinds = _REQUESTS
     answer_errors = _ERRORS
-    answer_acts = ("error", "drop", "delay", "throttle", "close", "stale", "flip")
+    answer_acts = ("error", "before", "drop", "delay", "throttle", "close", "stale", "flip")
     answer_permits = _PERMITS
     file_kinds = {
         "unused": ("*-delete/*",),

@@ -38,6 +38,67 @@ PONG: Final = b"PONG\r\n"
 _MB: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
+#: Kinds of requests have numbers of the network proxy: the protocol has one verb for all of them.
+_REQUESTS: Final = {
+    "PUB": 1,
+    "ACK": 2,
+    "CONSUMER.MSG.NEXT": 3,
+    "CONSUMER.CREATE": 4,
+    "CONSUMER.DURABLE.CREATE": 5,
+    "CONSUMER.INFO": 6,
+    "CONSUMER.DELETE": 7,
+    "STREAM.CREATE": 8,
+    "STREAM.INFO": 9,
+    "STREAM.NAMES": 10,
+    "STREAM.PURGE": 11,
+    "STREAM.DELETE": 12,
+    "STREAM.MSG.GET": 13,
+    "DIRECT.GET": 14,
+}
+#: Errors of JetStream (server/errors.json), and statuses, whose numbers are the network proxy's.
+_ERRORS: Final = {
+    "JSAccountResourcesExceededErr": 10002,
+    "JSBadRequestErr": 10003,
+    "JSClusterIncompleteErr": 10004,
+    "JSClusterNotAvailErr": 10008,
+    "JSClusterNotLeaderErr": 10009,
+    "JSConsumerNotFoundErr": 10014,
+    "JSInsufficientResourcesErr": 10023,
+    "JSMemoryResourcesExceededErr": 10028,
+    "JSNotEnabledForAccountErr": 10039,
+    "JSRaftGeneralErrF": 10041,
+    "JSStorageResourcesExceededErr": 10047,
+    "JSStreamGeneralErrorF": 10051,
+    "JSStreamMessageExceedsMaximumErr": 10054,
+    "JSStreamNotFoundErr": 10059,
+    "JSStreamNotMatchErr": 10060,
+    "JSStreamWrongLastMsgIDErrF": 10070,
+    "JSStreamWrongLastSequenceErrF": 10071,
+    "JSNotEnabledErr": 10076,
+    "JSStreamStoreFailedF": 10077,
+    "JSStreamSealedErr": 10109,
+    "JSStreamOfflineErr": 10118,
+    "JSConsumerOfflineErr": 10119,
+    "JSStreamTooManyRequests": 10167,
+    "503 No Responders": 1,
+    "404 No Messages": 2,
+    "408 Request Timeout": 3,
+    "409 Consumer Deleted": 4,
+    "409 Leadership Change": 5,
+    "409 Server Shutdown": 6,
+    "409 Exceeded MaxWaiting": 7,
+    "400 Bad Request": 8,
+}
+#: What a server says before it closes a connection; the numbers are the network proxy's.
+_CLOSINGS: Final = {
+    "Slow Consumer": 1,
+    "Stale Connection": 2,
+    "maximum connections exceeded": 3,
+    "Authorization Violation": 4,
+    "lame duck": 5,
+}
+
+
 class Nats(System):
     """NATS with JetStream: its settings, the names of topics, and what it can do."""
 
@@ -71,6 +132,18 @@ class Nats(System):
     first_position = 1  # sequences of a stream
     size_setting = "max_msg_size"
     log_stamps = ("[{*}] {time} [{level}] ",)
+    answer_kinds = _REQUESTS
+    answer_errors = _ERRORS
+    answer_acts = ("error", "before", "drop", "delay", "close", "detach", "twice", "reorder")
+    closings = _CLOSINGS
+    answer_permits = {  # a client may take these for the end of what it does
+        "409 Consumer Deleted": "give-up",
+        "400 Bad Request": "give-up",
+        "JSConsumerNotFoundErr": "give-up",
+        "JSStreamNotFoundErr": "give-up",
+        "Slow Consumer": "give-up",
+        "Authorization Violation": "give-up",
+    }
     log_leader = r"new stream leader for '\S+ > {stream}'"
     bootstrap_form = "nats://HOST:4222,HOST:4222"
     admin_form = "http://HOST:8222,http://HOST:8222"

@@ -179,7 +179,8 @@ class Pulsar(System):
     log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
     request_kinds = _REQUESTS
     answer_errors = _ERRORS
-    answer_acts = ("error", "drop", "delay", "close", "detach", "twice")
+    answer_acts = ("error", "before", "drop", "delay", "close", "detach", "twice")
+    closing_kinds = ("SEND", "ACK", "FLOW")
     answer_permits = dict.fromkeys(_FATAL, "give-up")
     file_kinds = {  # of bookies and of ZooKeeper
         "metadata": ("version-2/log.*", "*/VERSION"),

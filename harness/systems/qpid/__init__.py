@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.systems import amqp091
 from harness.systems.base import Request, System
 
 _AMQP_0_9_1 = b"AMQP\x00\x00\x09\x01"
@@ -33,6 +34,10 @@ class Qpid(System):
     is_queue = True
     stored_overhead_bytes = 500
     log_stamps = ("{time} {level} ",)
+    answer_kinds = amqp091.REQUESTS
+    answer_errors = amqp091.ERRORS
+    answer_acts = amqp091.ACTS
+    closings = amqp091.CLOSINGS
     file_kinds = {"log": ("*.jdb",), "metadata": ("*.json", "*je.properties")}
     bootstrap_form = "HOST:5672,HOST:5672/VIRTUALHOST"
     admin_form = "http://HOST:8080,http://HOST:8080"

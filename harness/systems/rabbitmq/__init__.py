@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from harness.systems import amqp091
 from harness.systems.base import Problem, Request, System, Texts
 
 NODES: Final = 3
@@ -88,6 +89,10 @@ class RabbitMq(System):
         "metadata": ("*/config", "*.dets", "*.DCD", "*.DCL", "*.DAT"),
     }
     log_stamps = ("{time} [{level}] ",)
+    answer_kinds = amqp091.REQUESTS
+    answer_errors = amqp091.ERRORS
+    answer_acts = amqp091.ACTS
+    closings = amqp091.CLOSINGS
     log_leader = r"queue '{stream}' in vhost '[^']*': (detected a new leader|\w+ -> leader)"
     ask_id = "`rabbitmqctl cluster_status`, as cluster name"
     mechanisms = ("user",)

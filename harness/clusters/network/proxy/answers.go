@@ -57,17 +57,17 @@ type rule struct {
 
 // The acts of a rule. "close": the connection is closed after the answer. "stale": an answer about topics names
 // leaders that are not the leaders. "flip": a bit of the messages in a request or an answer is flipped. "detach": the
-// broker closes the producer or the consumer of a request, and says so. "twice": an answer comes twice.
-var acts = []string{"error", "drop", "delay", "throttle", "close", "stale", "flip", "detach", "twice"}
+// broker closes the producer, the consumer, the channel or the connection of a request, and says so. "twice": an answer
+// comes twice. "reorder": later answers overtake an answer.
+var acts = []string{"error", "drop", "delay", "throttle", "close", "stale", "flip", "detach", "twice", "reorder"}
 
 // By protocol, how a connection is relayed until it ends.
-var protocols = map[string]func(all *answers, relay string, client, server link){
-	"kafka": func(all *answers, relay string, client, server link) {
-		newConversation(all, relay, client, server).run()
-	},
-	"pulsar": func(all *answers, relay string, client, server link) {
-		newPulsarConversation(all, relay, client, server).run()
-	},
+var protocols = map[string]func(c *relayed){
+	"kafka":    runKafka,
+	"pulsar":   runPulsar,
+	"nats":     runNats,
+	"rabbitmq": runAmqp,
+	"qpid":     runAmqp,
 }
 
 // A told rule is what the API says about one.
@@ -219,15 +219,15 @@ func (a *answers) openRelay(response http.ResponseWriter, request *http.Request)
 		http.Error(response, err.Error(), http.StatusBadRequest)
 		return
 	}
-	converse, known := protocols[asked.Protocol]
+	run, known := protocols[asked.Protocol]
 	if !known {
 		http.Error(response, "no protocol "+asked.Protocol, http.StatusBadRequest)
 		return
 	}
-	dial := func() (link, error) { return dialled(net.Dial("tcp", asked.Upstream)) }
-	listener, err := net.Listen("tcp", asked.Listen)
-	if err == nil && asked.TLS != nil {
-		listener, dial, err = asked.TLS.wrap(listener, asked.Upstream)
+	secure, err := asked.TLS.secures(asked.Upstream)
+	var listener net.Listener
+	if err == nil {
+		listener, err = net.Listen("tcp", asked.Listen)
 	}
 	if err != nil {
 		http.Error(response, err.Error(), http.StatusConflict)
@@ -244,7 +244,19 @@ func (a *answers) openRelay(response http.ResponseWriter, request *http.Request)
 		http.Error(response, "there is a relay "+asked.Name, http.StatusConflict)
 		return
 	}
-	go a.serve(listener, asked.Name, dial, converse)
+	converse := func(client, server link) error {
+		if asked.Protocol == "nats" && asked.TLS != nil { // TLS begins after the first line
+			if err := greet(client, server); err != nil {
+				return err
+			}
+		}
+		client, server, err := secure(client, server)
+		if err == nil {
+			run(newRelayed(a, asked.Name, client, server))
+		}
+		return err
+	}
+	go serve(listener, asked.Upstream, converse)
 	say(response, map[string]string{"listen": listener.Addr().String()})
 }
 
@@ -316,8 +328,7 @@ func say(response http.ResponseWriter, what any) {
 }
 
 // serve accepts connections until the relay is closed.
-func (a *answers) serve(listener net.Listener, name string, dial func() (link, error),
-	converse func(*answers, string, link, link)) {
+func serve(listener net.Listener, upstream string, converse func(client, server link) error) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -325,12 +336,16 @@ func (a *answers) serve(listener net.Listener, name string, dial func() (link, e
 		}
 		go func() {
 			client := conn.(link)
-			server, err := dial()
+			conn, err := net.Dial("tcp", upstream)
 			if err != nil {
 				resetLink(client)
 				return
 			}
-			converse(a, name, client, server)
+			server := conn.(link)
+			if converse(client, server) != nil {
+				resetLink(client)
+				resetLink(server)
+			}
 			client.Close()
 			server.Close()
 		}()

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"sync"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -35,42 +33,13 @@ type sent struct {
 // A conversation relays one connection of a client of Kafka and knows which answer belongs to which request: brokers
 // answer in the order of the requests.
 type conversation struct {
-	all            *answers
-	relay          string
-	client, server link
-
-	// Of the order in which requests are noted and written to the broker. It is locked before the other one.
-	sending sync.Mutex
-	onward  *bufio.Writer
-	late    sync.WaitGroup // requests that the broker gets later
-
-	mutex   sync.Mutex // of what follows, and of what is written to the client
+	*relayed
 	waiting []*sent
-	met     map[*rule]bool
-	asked   map[int16]int64 // by kind of request: when it last came on this connection
-	since   map[*rule]int64 // when a request was last met that follows another one
-	toward  *bufio.Writer
 }
 
-func newConversation(all *answers, relay string, client, server link) *conversation {
-	return &conversation{
-		all: all, relay: relay, client: client, server: server,
-		met: map[*rule]bool{}, asked: map[int16]int64{}, since: map[*rule]int64{},
-		onward: bufio.NewWriterSize(server, 64<<10), toward: bufio.NewWriterSize(client, 64<<10),
-	}
-}
-
-func (c *conversation) run() {
-	var both sync.WaitGroup
-	both.Add(2)
-	go func() {
-		defer both.Done()
-		err := c.requests()
-		c.late.Wait() // they arrive although their sender may have left
-		end(c.server, c.client, err)
-	}()
-	go func() { defer both.Done(); end(c.client, c.server, c.answers()) }()
-	both.Wait()
+func runKafka(relayed *relayed) {
+	c := &conversation{relayed: relayed}
+	c.run(c.requests, c.answers)
 }
 
 // requests reads what the client sends and passes it on, until it ends.
@@ -79,9 +48,7 @@ func (c *conversation) requests() error {
 	for {
 		bytes, err := readFrame(from)
 		if err == errNotKafka { // of another protocol: it passes as it is
-			c.onward.Flush()
-			_, err = io.Copy(c.server, from)
-			return err
+			return c.copyOnward(from)
 		}
 		if err != nil {
 			c.flushOnward()
@@ -91,12 +58,6 @@ func (c *conversation) requests() error {
 			return err
 		}
 	}
-}
-
-func (c *conversation) flushOnward() error {
-	c.sending.Lock()
-	defer c.sending.Unlock()
-	return c.onward.Flush()
 }
 
 // send passes a request on, unless it is answered here. isLast: no other one waits.
@@ -123,42 +84,6 @@ func (c *conversation) send(bytes []byte, isLast bool) error {
 	return nil
 }
 
-// sendLater passes a request on after a time, or when its rule ends. The client has an answer to it.
-func (c *conversation) sendLater(request *frame, bytes []byte, by *rule) {
-	c.late.Add(1)
-	go func() {
-		defer c.late.Done()
-		select {
-		case <-time.After(time.Duration(by.DelayMs) * time.Millisecond):
-		case <-by.over:
-		}
-		c.sending.Lock()
-		defer c.sending.Unlock()
-		c.mutex.Lock()
-		c.waiting = append(c.waiting, &sent{number: request.number, isAnswered: true})
-		c.mutex.Unlock()
-		c.onward.Write(bytes)
-		c.onward.Flush()
-	}()
-}
-
-// isNext says whether a request is the first that a rule is about since the one that the rule waits for: on this
-// connection, or of this client if none was on this connection. The mutex is held.
-func (c *conversation) isNext(request *frame, by *rule) bool {
-	if by.After < 0 {
-		return false
-	}
-	last, here := c.asked[by.After]
-	if !here {
-		last = c.all.asked.of(request.client, by.After)
-	}
-	if last <= c.since[by] {
-		return false
-	}
-	c.since[by] = last
-	return true
-}
-
 // note remembers a request whose answer will come. passed: the broker gets it now. ended: the connection is closed
 // where it is.
 func (c *conversation) note(request *frame, bytes []byte) (passed, ended bool) {
@@ -170,15 +95,12 @@ func (c *conversation) note(request *frame, bytes []byte) (passed, ended bool) {
 	waiting := &sent{number: request.number}
 	for _, each := range c.all.of(c.relay, request.kind) {
 		if each.Act == "flip" && request.kind == int16(kmsg.Produce) {
-			if each.chooses(!c.met[each], c.isNext(request, each)) {
+			if c.chooses(each, request.client) {
 				each.count(request.describe(""), request.read() && flipOne(recordsOf(request.request)))
 			}
-			c.met[each] = true
 			continue
 		}
-		first := !c.met[each]
-		c.met[each] = true
-		if !each.chooses(first, c.isNext(request, each)) {
+		if !c.chooses(each, request.client) {
 			continue
 		}
 		if each.Act == "drop" && each.Instead {
@@ -194,13 +116,18 @@ func (c *conversation) note(request *frame, bytes []byte) (passed, ended bool) {
 			each.note(request.describe(""))
 			waiting.instead = answer
 			if each.Before {
-				c.sendLater(request, bytes, each)
+				c.sendLater(each, func() {
+					c.mutex.Lock()
+					c.waiting = append(c.waiting, &sent{number: request.number, isAnswered: true})
+					c.mutex.Unlock()
+					c.onward.Write(bytes)
+				})
 			}
 			break
 		}
 		waiting.frame, waiting.rules = request, append(waiting.rules, each)
 	}
-	c.asked[request.kind] = c.all.asked.add(request.client, request.kind)
+	c.ask(request.kind, request.client)
 	c.waiting = append(c.waiting, waiting)
 	c.answerHere()
 	return waiting.instead == nil, false
@@ -226,8 +153,7 @@ func (c *conversation) answers() error {
 		length := int64(binary.BigEndian.Uint32(head)) + 4
 		request := c.take(int32(binary.BigEndian.Uint32(head[4:])))
 		if length < 8 || length > longestFrame {
-			_, err := io.Copy(c.client, from)
-			return err
+			return c.copyToward(from)
 		}
 		if request != nil && request.isAnswered {
 			err = c.discard(from, length)
@@ -285,39 +211,9 @@ func (c *conversation) change(from *bufio.Reader, length int64, request *sent) e
 	if _, err := io.ReadFull(from, answer); err != nil {
 		return err
 	}
-	ended := false
-	for _, each := range request.rules {
-		if each.isOver() { // since the request came
-			continue
-		}
-		switch each.Act {
-		case "close":
-			each.note(request.frame.describe(""))
-			ended = true
-		case "drop":
-			each.note(request.frame.describe(""))
-			if each.Close {
-				return errClosed
-			}
-			answer = nil
-		case "delay":
-			each.note(request.frame.describe(""))
-			select {
-			case <-time.After(time.Duration(each.DelayMs) * time.Millisecond):
-			case <-each.over:
-			}
-		default:
-			changed, more, fits := request.frame.change(answer, each)
-			if !fits {
-				each.unfit.Add(1)
-				continue
-			}
-			each.note(request.frame.describe(more))
-			answer = changed
-		}
-		if answer == nil {
-			break
-		}
+	answer, ended, err := c.relayed.change(request.rules, answer, request.frame.describe, request.frame.change)
+	if err != nil {
+		return err
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

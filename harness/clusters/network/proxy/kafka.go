@@ -143,7 +143,7 @@ func (f *frame) packError(answer kmsg.Response, code int16) ([]byte, bool) {
 }
 
 // change makes another answer of the broker's; what it says of it, and false where that cannot be.
-func (f *frame) change(bytes []byte, by *rule) ([]byte, string, bool) {
+func (f *frame) change(by *rule, bytes []byte) ([]byte, string, bool) {
 	if !f.read() {
 		return nil, "", false
 	}

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
-	"sync"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -93,7 +90,7 @@ func (c *command) call() (call, bool) {
 	return call{noProducer, id}, known && has
 }
 
-func (c *command) describe() string {
+func (c *command) describe(string) string {
 	name := pulsarNames[c.kind]
 	switch c.kind {
 	case pulsarSend:
@@ -230,45 +227,15 @@ type owned struct {
 
 // A pulsarConversation relays one connection of a client of Pulsar and finds the request of each answer by its ids.
 type pulsarConversation struct {
-	all            *answers
-	relay          string
-	client, server link
-
-	sending sync.Mutex // of what is written to the broker
-	onward  *bufio.Writer
-	late    sync.WaitGroup // requests that the broker gets later
-
-	mutex   sync.Mutex // of what follows, and of what is written to the client
-	toward  *bufio.Writer
+	*relayed
 	waiting map[call]*pulsarRequest
-	met     map[*rule]bool
-	count   int64
-	asked   map[int16]int64 // by kind of request: when it last came
-	since   map[*rule]int64 // when a request was last met that follows another one
 	closing map[uint64]owned
 	own     uint64 // requests that were sent by the relay itself
 }
 
-func newPulsarConversation(all *answers, relay string, client, server link) *pulsarConversation {
-	return &pulsarConversation{
-		all: all, relay: relay, client: client, server: server,
-		onward: bufio.NewWriterSize(server, 64<<10), toward: bufio.NewWriterSize(client, 64<<10),
-		waiting: map[call]*pulsarRequest{}, met: map[*rule]bool{}, asked: map[int16]int64{},
-		since: map[*rule]int64{}, closing: map[uint64]owned{},
-	}
-}
-
-func (c *pulsarConversation) run() {
-	var both sync.WaitGroup
-	both.Add(2)
-	go func() {
-		defer both.Done()
-		err := c.requests()
-		c.late.Wait()
-		end(c.server, c.client, err)
-	}()
-	go func() { defer both.Done(); end(c.client, c.server, c.answers()) }()
-	both.Wait()
+func runPulsar(relayed *relayed) {
+	c := &pulsarConversation{relayed: relayed, waiting: map[call]*pulsarRequest{}, closing: map[uint64]owned{}}
+	c.run(c.requests, c.answers)
 }
 
 // nextFrame says how long the next frame is and what kind of command it begins with; false: it is of another protocol.
@@ -303,17 +270,14 @@ func (c *pulsarConversation) requests() error {
 	for {
 		length, kind, known, err := nextFrame(from)
 		if err != nil || !known {
-			c.sending.Lock()
-			c.onward.Flush()
-			c.sending.Unlock()
 			if err == nil {
-				_, err = io.Copy(c.server, from)
+				return c.copyOnward(from)
 			}
+			c.flushOnward()
 			return err
 		}
 		c.mutex.Lock()
-		c.count++
-		c.asked[kind] = c.count
+		c.ask(kind, "")
 		c.mutex.Unlock()
 		rules := c.all.of(c.relay, kind)
 		if len(rules) == 0 {
@@ -365,9 +329,7 @@ func (c *pulsarConversation) note(request *command, bytes []byte, rules []*rule)
 	called, answered := request.call()
 	waiting := &pulsarRequest{command: request}
 	for _, each := range rules {
-		first := !c.met[each]
-		c.met[each] = true
-		if !each.chooses(first, c.isNext(each)) {
+		if !c.chooses(each, "") {
 			continue
 		}
 		if each.Act == "detach" {
@@ -375,7 +337,7 @@ func (c *pulsarConversation) note(request *command, bytes []byte, rules []*rule)
 				each.unfit.Add(1)
 				continue
 			}
-			each.note(request.describe())
+			each.note(request.describe(""))
 			continue
 		}
 		if !answered {
@@ -383,16 +345,21 @@ func (c *pulsarConversation) note(request *command, bytes []byte, rules []*rule)
 			continue
 		}
 		if each.Act == "drop" && each.Instead {
-			each.note(request.describe())
+			each.note(request.describe(""))
 			return false, each.Close, closing
 		}
 		if each.Act == "error" && (each.Instead || each.Before) {
 			answer, _ := request.refuse(each.Code)
-			each.note(request.describe())
+			each.note(request.describe(""))
 			c.toward.Write(answer)
 			c.toward.Flush()
 			if each.Before {
-				c.sendLater(request, bytes, each)
+				c.sendLater(each, func() {
+					c.mutex.Lock()
+					c.waiting[called] = &pulsarRequest{command: request, isAnswered: true}
+					c.mutex.Unlock()
+					c.onward.Write(bytes)
+				})
 			}
 			return false, false, closing
 		}
@@ -402,38 +369,6 @@ func (c *pulsarConversation) note(request *command, bytes []byte, rules []*rule)
 		c.waiting[called] = waiting
 	}
 	return true, false, closing
-}
-
-// isNext says whether a request is the first that a rule is about since the one that the rule waits for, on this
-// connection. The mutex is held.
-func (c *pulsarConversation) isNext(by *rule) bool {
-	last, asked := c.asked[by.After]
-	if by.After < 0 || !asked || last <= c.since[by] {
-		return false
-	}
-	c.since[by] = last
-	return true
-}
-
-// sendLater passes a request on after a time, or when its rule ends. The client has an answer to it.
-func (c *pulsarConversation) sendLater(request *command, bytes []byte, by *rule) {
-	c.late.Add(1)
-	go func() {
-		defer c.late.Done()
-		select {
-		case <-time.After(time.Duration(by.DelayMs) * time.Millisecond):
-		case <-by.over:
-		}
-		c.mutex.Lock()
-		if called, answered := request.call(); answered {
-			c.waiting[called] = &pulsarRequest{command: request, isAnswered: true}
-		}
-		c.mutex.Unlock()
-		c.sending.Lock()
-		defer c.sending.Unlock()
-		c.onward.Write(bytes)
-		c.onward.Flush()
-	}()
 }
 
 // close makes a request that closes the producer or the consumer of another request at the broker; nil: there is none,
@@ -465,17 +400,11 @@ func (c *pulsarConversation) answers() error {
 	for {
 		length, _, known, err := nextFrame(from)
 		if err != nil {
-			c.mutex.Lock()
-			c.toward.Flush()
-			c.mutex.Unlock()
+			c.tell(nil, true)
 			return err
 		}
 		if !known {
-			c.mutex.Lock()
-			c.toward.Flush()
-			c.mutex.Unlock()
-			_, err = io.Copy(c.client, from)
-			return err
+			return c.copyToward(from)
 		}
 		c.mutex.Lock()
 		isAsked := len(c.waiting)+len(c.closing) > 0
@@ -533,49 +462,19 @@ func (c *pulsarConversation) change(from *bufio.Reader, length int64) error {
 	} else if request != nil && request.isAnswered {
 		bytes = nil
 	} else if request != nil {
-		if bytes, ended, err = request.change(bytes); err != nil {
+		refuse := func(by *rule, _ []byte) ([]byte, string, bool) {
+			refused, can := request.command.refuse(by.Code)
+			return refused, "", can
+		}
+		if bytes, ended, err = c.relayed.change(request.rules, bytes, request.command.describe, refuse); err != nil {
 			return err
 		}
 	}
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if _, err := c.toward.Write(bytes); err != nil {
+	if err := c.tell(bytes, ended || from.Buffered() == 0); err != nil {
 		return err
-	}
-	if ended || from.Buffered() == 0 {
-		err = c.toward.Flush()
 	}
 	if ended {
 		return io.EOF // an orderly end: the client gets what was written
 	}
-	return err
-}
-
-// change makes another answer of the broker's. ended: the connection ends after it.
-func (r *pulsarRequest) change(bytes []byte) (changed []byte, ended bool, err error) {
-	for _, each := range r.rules {
-		if each.isOver() { // since the request came
-			continue
-		}
-		each.note(r.command.describe())
-		switch each.Act {
-		case "close":
-			ended = true
-		case "drop":
-			if each.Close {
-				return nil, false, errClosed
-			}
-			return nil, ended, nil
-		case "delay":
-			select {
-			case <-time.After(time.Duration(each.DelayMs) * time.Millisecond):
-			case <-each.over:
-			}
-		case "twice":
-			bytes = append(slices.Clone(bytes), bytes...)
-		case "error":
-			bytes, _ = r.command.refuse(each.Code)
-		}
-	}
-	return bytes, ended, nil
+	return nil
 }

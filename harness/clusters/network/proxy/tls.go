@@ -31,35 +31,36 @@ func closeWrite(conn link) {
 	}
 }
 
-func dialled(conn net.Conn, err error) (link, error) {
-	if err != nil {
-		return nil, err
-	}
-	return conn.(link), nil
-}
-
 // tlsFiles name what a relay needs to end and to begin TLS: the certificate and the key of its node, and the authority
 // that issued the certificates of all nodes. All are PEM.
 type tlsFiles struct{ Certificate, Key, CA string }
 
-// wrap makes a listener that ends TLS as the node does, and a way to the node that begins it again.
-func (t *tlsFiles) wrap(listener net.Listener, upstream string) (net.Listener, func() (link, error), error) {
+// secures makes what ends TLS with a client as the node does, and begins it with the node; nothing for no files.
+func (t *tlsFiles) secures(upstream string) (func(client, server link) (link, link, error), error) {
+	if t == nil {
+		return func(client, server link) (link, link, error) { return client, server, nil }, nil
+	}
 	own, err := tls.LoadX509KeyPair(t.Certificate, t.Key)
 	if err != nil {
-		listener.Close()
-		return nil, nil, err
+		return nil, err
 	}
 	authority, err := os.ReadFile(t.CA)
-	roots := x509.NewCertPool()
-	if err == nil && !roots.AppendCertsFromPEM(authority) {
-		err = errors.New("no certificate in " + t.CA)
-	}
 	if err != nil {
-		listener.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	dial := func() (link, error) {
-		return dialled(tls.Dial("tcp", upstream, &tls.Config{RootCAs: roots}))
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		return nil, errors.New("no certificate in " + t.CA)
 	}
-	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{own}}), dial, nil
+	host, _, err := net.SplitHostPort(upstream)
+	if err != nil {
+		return nil, err
+	}
+	return func(client, server link) (link, link, error) {
+		secured := tls.Client(server, &tls.Config{RootCAs: roots, ServerName: host})
+		if err := secured.Handshake(); err != nil {
+			return nil, nil, err
+		}
+		return tls.Server(client, &tls.Config{Certificates: []tls.Certificate{own}}), secured, nil
+	}, nil
 }

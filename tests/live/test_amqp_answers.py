@@ -1,0 +1,154 @@
+"""Confirms and closings of brokers of AMQP 0-9-1 that are not what they said, as a client sees
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import (
+    AMQPError,
+    ChannelClosedByBroker,
+    ConnectionClosedByBroker,
+    NackError,
+)
+
+from harness.clusters.cluster import BrokerCluster
+from harness.protocols.cluster import TopicSettings
+from harness.rundir import RunDir
+from tests.live.answers_rig import NEEDS, lying
+from tests.live.cluster_rig import UP_S, ClusterPool
+
+pytestmark = [pytest.mark.live, pytest.mark.extended]
+
+QUEUE = "answers-0"
+TOPIC = TopicSettings("answers", 1, 1)
+
+
+@pytest.fixture(params=["rabbitmq", "qpid"])
+def cluster(pool: ClusterPool, request: pytest.FixtureRequest) -> BrokerCluster[Any]:
+    found = pool.get(request.param, needs=NEEDS)
+    if TOPIC.name not in found.admin.topics():
+        found.admin.create_topics([TOPIC])
+        found.admin.wait_ready([TOPIC.name], timeout_s=UP_S, run_tag=1)
+    return found
+
+
+@contextmanager
+def opened(cluster: BrokerCluster[Any]) -> Iterator[BlockingChannel]:
+    at, _, host = cluster.bootstrap.partition("/")
+    name, _, port = at.partition(",")[0].rpartition(":")
+    where = pika.ConnectionParameters(
+        name, int(port), host.partition("?")[0], blocked_connection_timeout=10, heartbeat=0
+    )
+    connection = pika.BlockingConnection(where)
+    try:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        yield channel
+    finally:
+        if connection.is_open:
+            connection.close()
+
+
+def sent(channel: BlockingChannel, count: int) -> list[bool]:
+    """Publish messages one by one; whether each was confirmed."""
+    found = []
+    for number in range(count):
+        try:
+            channel.basic_publish("", QUEUE, b"%d" % number)
+            found.append(True)
+        except NackError:
+            found.append(False)
+    return found
+
+
+def drained(cluster: BrokerCluster[Any]) -> list[bytes]:
+    """Take all messages out of the queue."""
+    with opened(cluster) as channel:
+        found = []
+        while (got := channel.basic_get(QUEUE, auto_ack=True))[0] is not None:
+            found.append(got[2])
+        return [each for each in found if each.isdigit()]
+
+
+NACK = {"fault": "request-error", "requests": ["basic.publish"], "error": "basic.nack", "nth": 2}
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"),
+    [(NACK, [b"0", b"2"]), ({**NACK, "answered": "after"}, [b"0", b"1", b"2"])],
+)
+def test_a_message_is_refused_before_or_after_it_is_stored(
+    cluster: BrokerCluster[Any], tmp_path: Path, step: dict[str, Any], kept: list[bytes]
+) -> None:
+    drained(cluster)
+    with (
+        opened(cluster) as channel,
+        lying(cluster, TOPIC, RunDir(tmp_path / "run").create(), step),
+    ):
+        assert sent(channel, 3) == [True, False, True]
+    assert drained(cluster) == kept
+
+
+def by_code(code: int, kind: type[AMQPError]) -> Callable[[BaseException], bool]:
+    return lambda error: isinstance(error, kind) and error.args[0] == code
+
+
+@pytest.mark.parametrize(
+    ("step", "is_said"),
+    [
+        ({"says": "PRECONDITION_FAILED"}, by_code(406, ChannelClosedByBroker)),
+        ({"says": "INTERNAL_ERROR"}, by_code(541, ConnectionClosedByBroker)),
+        (
+            {"fault": "request-error", "error": "NOT_FOUND"},
+            by_code(404, ChannelClosedByBroker),
+        ),
+        (
+            {"fault": "answer-drop", "then": "close", "carried_out": False},
+            lambda error: isinstance(error, AMQPError),
+        ),
+    ],
+)
+def test_a_channel_or_a_connection_is_closed_before_a_message(
+    cluster: BrokerCluster[Any],
+    tmp_path: Path,
+    step: dict[str, Any],
+    is_said: Callable[[BaseException], bool],
+) -> None:
+    drained(cluster)
+    whole = {"fault": "close-by-broker", "requests": ["basic.publish"], "nth": 3, **step}
+    with (
+        opened(cluster) as channel,
+        lying(cluster, TOPIC, RunDir(tmp_path / "run").create(), whole),
+    ):
+        with pytest.raises(AMQPError) as caught:
+            sent(channel, 5)
+        assert is_said(caught.value), caught.value
+        if channel.connection.is_open:  # the number of the channel can be used for another one
+            again = channel.connection.channel(channel.channel_number)
+            again.confirm_delivery()
+            assert sent(again, 1) == [True]
+    assert drained(cluster)[:2] == [b"0", b"1"]
+
+
+def test_the_answer_of_a_commit_is_lost_although_it_was_carried_out(
+    cluster: BrokerCluster[Any], tmp_path: Path
+) -> None:
+    drained(cluster)
+    step = {"fault": "answer-drop", "requests": ["tx.commit"], "then": "close"}
+    with (
+        opened(cluster) as channel,
+        lying(cluster, TOPIC, RunDir(tmp_path / "run").create(), step),
+    ):
+        committing = channel.connection.channel()
+        committing.tx_select()
+        committing.basic_publish("", QUEUE, b"7")
+        with pytest.raises(AMQPError):
+            committing.tx_commit()
+    assert drained(cluster) == [b"7"]
