@@ -1,11 +1,11 @@
 """Does a hunt find known bugs sooner than random seeds of `mix`?
 
-python -m bench.hunt_against_dice BUDGET [BUG ...] [--seeds N] [--results FILE]
+python -m bench.hunt_against_dice BUDGET [BUG ...] [--seeds N] [--results FILE] [--runs DIR]
 
 Each bug is looked for N times in each arm, in turns, from a load without faults that holds no hint.
-An arm ends at the first round that shows the class of the bug, or when BUDGET (e.g. 10m) is used
-up. Results are added to FILE, a line each, so that the searches can be made in pieces: what FILE
-has is not played again.
+An arm ends at the first round that shows the class of the bug, or when its rounds have taken BUDGET
+(e.g. 10m). Results are added to FILE, a line each, so that the searches can be made in pieces: what
+FILE has is not played again. DIR keeps the rounds; the default is a folder that is removed.
 """
 
 from __future__ import annotations
@@ -34,22 +34,30 @@ from harness.errors import BrokerstormError
 from harness.rundir import append_jsonl, read_json, read_jsonl
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: Bug -> the affected client, and the class that it shows.
-BUGS: Final[Mapping[str, tuple[str, str]]] = {
-    "sarama-2377": ("sarama@1.37.2", "hang"),
-    "sarama-2619": ("sarama@1.43.3", "producer-reorder"),
-    "kafkajs-1050": ("kafkajs@1.16.0", "acked-lost"),
-    "aiokafka-1134": ("aiokafka@0.12.0", "hang"),
-    "franz-go-777": ("franz-go@1.17.0", "hang"),
-    "librdkafka-4736": ("confluent-kafka@2.4.0", "client-died"),
-    "nats.go-1812": ("nats.go@1.39.1", "hang"),
-    "pulsar-client-go-1181": ("pulsar-client-go@0.12.1", "backlog-stuck"),
-    "pulsar-client-go-1332": ("pulsar-client-go@0.16.0", "hang"),
-    "pulsar-client-577": ("pulsar-client@3.12.0", "backlog-stuck"),
+#: Bug -> the affected client, its system, and the class that it shows.
+BUGS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "sarama-2377": ("sarama@1.37.2", "kafka", "hang"),
+    "sarama-2619": ("sarama@1.43.3", "kafka", "producer-reorder"),
+    "kafkajs-1050": ("kafkajs@1.16.0", "kafka", "acked-lost"),
+    "kafka-python-3132": ("kafka-python@3.0.8", "kafka", "stall"),
+    "kafka-python-endtxn": ("kafka-python@3.0.12", "kafka", "hang"),
+    "aiokafka-1134": ("aiokafka@0.12.0", "kafka", "hang"),
+    "franz-go-777": ("franz-go@1.17.0", "kafka", "hang"),
+    "librdkafka-4736": ("confluent-kafka@2.4.0", "kafka", "client-died"),
+    "nats.go-1812": ("nats.go@1.39.1", "nats", "hang"),
+    "amqp091-go-nack": ("amqp091-go@1.16.0", "rabbitmq", "acked-lost"),
+    "pulsar-client-228": ("pulsar-client@3.1.0", "pulsar", "backlog-stuck"),
+    "pulsar-client-go-1181": ("pulsar-client-go@0.12.0", "pulsar", "backlog-stuck"),
+    "pulsar-client-go-1332": ("pulsar-client-go@0.16.0", "pulsar", "hang"),
+    "pulsar-client-577": ("pulsar-client@3.12.0", "pulsar", "backlog-stuck"),
 }
 #: Seconds from one fault of a mix to the next, and until the first one.
 _EVERY_S, _FROM_S = 3, 1
 _POLL_S: Final = 1.0
+#: A budget with which a hunt plays one round.
+_ONE_ROUND_S: Final = 20.0
+#: No round is shorter.
+_SHORTEST_ROUND_S: Final = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +66,9 @@ class BugSearch:
 
     Attributes:
         rounds: that were played.
-        hit_round, hit_s: the round that showed it, and the seconds until it was judged, without the
-            start of the first cluster; None = it was not found.
+        hit_round, hit_s: the round that showed it, and the seconds that all rounds until then took;
+            None = it was not found.
+        spent_s: seconds that all rounds took.
     """
 
     bug: str
@@ -68,31 +77,46 @@ class BugSearch:
     rounds: int
     hit_round: int | None
     hit_s: float | None
+    spent_s: float = 0.0
 
     @property
     def text(self) -> str:
         """Return the result in words."""
         if self.hit_s is None:
-            return f"not found in {self.rounds} rounds"
+            return f"not found in {self.rounds} rounds, {self.spent_s:.0f} s"
         return f"found in round {self.hit_round}, after {self.hit_s:.0f} s"
 
 
 def hunted(bug: str, seed: int, budget_s: float, runs: Path) -> BugSearch:
     """A hunt, which is ended at the first hit."""
-    client, _ = BUGS[bug]
-    words = ["hunt", "--client", client, "--reference", "none"]
-    return _played(bug, "hunt", seed, [*words, "--budget", f"{budget_s:g}s"], runs)
+    client, system, _ = BUGS[bug]
+    words = ["hunt", "--client", client, "--system", system, "--reference", "none"]
+    words += ["--budget", f"{budget_s:g}s"]
+    return _played(bug, "hunt", seed, words, budget_s, runs)
 
 
 def diced(bug: str, seed: int, budget_s: float, runs: Path) -> BugSearch:
     """Random seeds of a mix of the faults that a hunt of the same client chooses from."""
-    if not (runs / f"{bug}-hunt-{seed}").exists():  # its result is known from before
-        hunted(bug, seed, budget_s, runs)
-    asked = read_json(_newest(runs / f"{bug}-hunt-{seed}") / "experiment.json")["asked"]
+    asked = _asked(bug, runs)
+    if asked is None:  # the hunts are of another piece
+        hunted(bug, seed, _ONE_ROUND_S, runs)
+        asked = _asked(bug, runs)
+    assert asked is not None, f"no hunt of {bug} can be started"
     path = runs / f"{bug}-dice-{seed}.yaml"
     path.write_text(yaml.safe_dump(_dice(asked["data"], asked["kinds"], seed, path)))
-    words = ["run", str(path), "--until-hit", "--rounds", "1000"]
-    return _played(bug, "dice", seed, [*words, "--max-time", f"{budget_s:g}s"], runs)
+    # Unlike --until-hit, this continues after an anomaly of another class.
+    words = ["run", str(path), "--rounds", str(int(budget_s / _SHORTEST_ROUND_S) + 1)]
+    return _played(bug, "dice", seed, words, budget_s, runs)
+
+
+def _asked(bug: str, runs: Path) -> dict[str, Any] | None:
+    """What a hunt of a bug began with; None if there was none in this folder."""
+    for folder in sorted(runs.glob(f"{bug}-hunt-*")):
+        path = _newest(folder) / "experiment.json"
+        if path.exists():
+            asked: dict[str, Any] = read_json(path)["asked"]
+            return asked
+    return None
 
 
 def _dice(data: Mapping[str, Any], kinds: Sequence[str], seed: int, path: Path) -> dict[str, Any]:
@@ -118,8 +142,10 @@ def _mix(steps: list[Any]) -> dict[str, Any]:
     return {"mix": {"of": steps, "every": _EVERY_S, "from": _FROM_S, "jitter": _EVERY_S / 2}}
 
 
-def _played(bug: str, arm: str, seed: int, words: Sequence[str], runs: Path) -> BugSearch:
-    """One arm, ended by SIGINT at its first hit."""
+def _played(
+    bug: str, arm: str, seed: int, words: Sequence[str], budget_s: float, runs: Path
+) -> BugSearch:
+    """One arm, ended by SIGINT at its first hit, or when its rounds have taken the budget."""
     folder = runs / f"{bug}-{arm}-{seed}"
     command = [str(ROOT / "brokerstorm"), "--quiet", "--run-dir", str(folder), *words]
     process = subprocess.Popen(
@@ -129,15 +155,23 @@ def _played(bug: str, arm: str, seed: int, words: Sequence[str], runs: Path) -> 
     )
     try:
         while process.poll() is None and _first_hit(bug, folder) is None:
+            if sum(row["duration_s"] for row in _rounds(folder)) >= budget_s:
+                break
             time.sleep(_POLL_S)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         process.wait()
     hit = _first_hit(bug, folder)
-    rounds = len(_rounds(folder))
+    rows = _rounds(folder)
     return BugSearch(
-        bug=bug, arm=arm, seed=seed, rounds=rounds, hit_round=hit and hit[0], hit_s=hit and hit[1]
+        bug=bug,
+        arm=arm,
+        seed=seed,
+        rounds=len(rows),
+        hit_round=hit and hit[0],
+        hit_s=hit and hit[1],
+        spent_s=round(sum(row["duration_s"] for row in rows), 1),
     )
 
 
@@ -146,7 +180,7 @@ def _first_hit(bug: str, folder: Path) -> tuple[int, float] | None:
     took_s = 0.0
     for number, row in enumerate(_rounds(folder), 1):
         took_s += row["duration_s"]
-        if BUGS[bug][1] in ((row.get("run") or {}).get("violations") or {}):
+        if BUGS[bug][2] in ((row.get("run") or {}).get("violations") or {}):
             return number, round(took_s, 1)
     return None
 
@@ -187,17 +221,20 @@ def main() -> None:
     parser.add_argument("bugs", nargs="*", choices=[*BUGS, []], default=[])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--results", type=Path, default=Path("hunt-against-dice.jsonl"))
+    parser.add_argument("--runs", type=Path)
     asked = parser.parse_args()
     rows = read_jsonl(asked.results) if asked.results.exists() else []
     found = [BugSearch(**row) for row in rows]
     done = {(each.bug, each.arm, each.seed) for each in found}
     with tempfile.TemporaryDirectory(prefix="brokerstorm-hunts-") as temporary:
+        runs = asked.runs or Path(temporary)
+        runs.mkdir(parents=True, exist_ok=True)
         for seed in range(1, asked.seeds + 1):
             for bug in asked.bugs or BUGS:
                 for arm, search in _ARMS:
                     if (bug, arm, seed) in done:
                         continue
-                    one = search(bug, seed, float(asked.budget), Path(temporary))
+                    one = search(bug, seed, float(asked.budget), runs)
                     print(f"{bug} seed {seed} {arm}: {one.text}", file=sys.stderr)
                     append_jsonl(asked.results, asdict(one), sync=True)
                     found.append(one)

@@ -10,28 +10,36 @@ import copy
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import faults
 from faults.kit.errors import StepProblem
 from harness.durations import parse_seconds
 from harness.rundir import Document
+from harness.scenario.payload import payload_table
 
 if TYPE_CHECKING:
     from faults.kit.params import Inventory
 
 #: A round has at most so many faults: with more, what showed it is hard to find.
 _MOST_FAULTS: Final = 6
-_RATES: Final = (100, 300, 1000, 2000, 4000)
-_PAYLOADS: Final = (60, 150, 1000, 10_000, 60_000)
+_RATES: Final = (100, 300, 1000, 2000, 4000, 8000)
+_PAYLOADS: Final = (60, 150, 1000, 10_000, 60_000, {"sizes": {100: "90%", 20_000: "10%"}})
+_PROFILES: Final = (
+    None,
+    {"burst": {"base": "5%", "every": 4, "lasts": 1}},
+    {"steps": ["100%", "0%", "100%"]},
+    {"ramp": {"from": "5%", "to": "100%"}},
+)
 #: More would test the disk of this machine.
 _MOST_BYTES_PER_S: Final = 6_000_000
 _KEYS: Final = (1, 3, 20, 1000)
-_PARTITIONS: Final = (1, 2, 3, 6, 12)
+_PARTITIONS: Final = (1, 2, 3, 6, 12, 32)
 _PRODUCERS: Final = (1, 2, 3)
 _CONSUMERS: Final = (1, 2, 3, 4)
-#: Changes from a round to the one that is made from it; one of these is drawn.
-_CHANGES_AT_ONCE: Final = (1, 1, 1, 2, 2, 3)
+#: Changes from a round to the one that is made from it; one of these is drawn. A round takes half a
+#: minute, so most rounds try several things; the search for the smallest scenario separates them.
+_CHANGES_AT_ONCE: Final = (1, 2, 2, 3, 3, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +50,31 @@ class Choices:
         kinds: kinds of fault that can be injected here.
         inventory: scenario -> the names that its fault steps may use.
         values: side (producers, consumers) and client -> key -> the values that its worker
-            supports.
+            supports; None = the key is left out.
+        options: side and client -> sets of options of the client that are set together.
     """
 
     kinds: Sequence[str]
     inventory: Callable[[Document], Inventory]
-    values: Mapping[tuple[str, str], Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    values: Mapping[tuple[str, str], Mapping[str, Sequence[Any]]] = field(default_factory=dict)
+    options: Mapping[tuple[str, str], Sequence[Mapping[str, str]]] = field(default_factory=dict)
+
+
+class Changed(NamedTuple):
+    """A changed scenario.
+
+    Attributes:
+        scenario: the scenario as data.
+        words: each change in words.
+        drawn: kinds of fault and settings that were drawn for it.
+    """
+
+    scenario: Document
+    words: list[str]
+    drawn: list[str]
+
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,25 +85,46 @@ class _Draw:
     inventory: Inventory
     donors: Sequence[Document]
     rng: random.Random
+    tried: Mapping[str, int]
+    drawn: list[str] = field(default_factory=list)
+
+    def least_tried(self, name: str, values: Sequence[_Value]) -> _Value:
+        """Draw one of some values; one that was in few rounds is more likely."""
+        keys = [f"{name} {value}" for value in values]
+        weights = [1 / (1 + self.tried.get(key, 0)) ** 2 for key in keys]
+        at = self.rng.choices(range(len(values)), weights)[0]
+        self.drawn.append(keys[at])
+        return values[at]
 
 
 def changed(
-    scenario: Document, donors: Sequence[Document], choices: Choices, rng: random.Random
-) -> tuple[Document, list[str]] | None:
-    """Return a changed copy of a scenario and the changes in words; None if a change did not fit.
+    scenario: Document,
+    donors: Sequence[Document],
+    choices: Choices,
+    rng: random.Random,
+    tried: Mapping[str, int] | None = None,
+) -> Changed | None:
+    """Return a changed copy of a scenario; None if a change did not fit.
 
     Args:
         donors: scenarios that a fault may be taken from.
+        tried: what was drawn -> for how many rounds; None = nothing was drawn yet.
     """
     data, words = copy.deepcopy(scenario), []
-    draw = _Draw(choices=choices, inventory=choices.inventory(scenario), donors=donors, rng=rng)
+    draw = _Draw(
+        choices=choices,
+        inventory=choices.inventory(scenario),
+        donors=donors,
+        rng=rng,
+        tried=tried or {},
+    )
     for _ in range(rng.choice(_CHANGES_AT_ONCE)):
         change = rng.choices([each for each, _ in _CHANGES], [weight for _, weight in _CHANGES])[0]
         said = change(data, draw)
         if not said:
             return None
         words.append(said)
-    return (data, words) if data != scenario else None
+    return Changed(data, words, draw.drawn) if data != scenario else None
 
 
 # ----- faults -------------------------------------------------------------------------------------
@@ -86,7 +134,7 @@ def _add_fault(data: Document, draw: _Draw) -> str:
     steps = data.setdefault("faults", [])
     if len(steps) >= _MOST_FAULTS or not draw.choices.kinds:
         return ""
-    name = draw.rng.choice(draw.choices.kinds)
+    name = draw.least_tried("fault", draw.choices.kinds)
     try:
         step = faults.draw_step(name, draw.inventory, draw.rng, load_seconds(data))
     except StepProblem:
@@ -151,13 +199,24 @@ def _step_words(step: Document) -> str:
 
 def _change_load(data: Document, draw: _Draw) -> str:
     load = data["load"]
-    key, values = draw.rng.choice((("rate", _RATES), ("payload", _PAYLOADS)))
+    drawn: tuple[str, Sequence[Any]] = draw.rng.choice(
+        (("rate", _RATES), ("payload", _PAYLOADS), ("profile", _PROFILES))
+    )
+    key, values = drawn
     value = draw.rng.choice(values)
     changed = {"rate": load.get("rate"), "payload": load.get("payload"), key: value}
-    sizes = [each for each in changed.values() if isinstance(each, int | float)]
-    if len(sizes) == 2 and sizes[0] * sizes[1] > _MOST_BYTES_PER_S:
+    rate, size = changed["rate"], _mean_bytes(changed["payload"])
+    if isinstance(rate, int | float) and size and rate * size > _MOST_BYTES_PER_S:
         return ""
     return _set(load, key, value, f"load.{key}")
+
+
+def _mean_bytes(payload: Any) -> float:
+    """Return the mean size of messages; 0 = it is not known."""
+    if isinstance(payload, int | float):
+        return payload
+    sizes = payload_table(payload) if payload else []
+    return sum(sizes) / len(sizes) if sizes else 0.0
 
 
 def _change_topic(data: Document, draw: _Draw) -> str:
@@ -191,10 +250,24 @@ def _change_client(data: Document, draw: _Draw) -> str:
     """Set a key of a producer or consumer to another value that its worker supports."""
     side, name, client = _client(data, draw)
     values = draw.choices.values.get((side, client.get("client", "")), {})
-    if not values:
+    pairs = [(key, value) for key in sorted(values) for value in values[key]]
+    others = [pair for pair in pairs if client.get(pair[0]) != pair[1]]
+    if not others:
         return ""
-    key = draw.rng.choice(sorted(values))
-    return _set(client, key, draw.rng.choice(values[key]), f"{side}.{name}.{key}")
+    key, value = draw.least_tried(side, others)
+    return _set(client, key, value, f"{side}.{name}.{key}")
+
+
+def _change_options(data: Document, draw: _Draw) -> str:
+    """Set options of a client together, as its worker lists them."""
+    side, name, client = _client(data, draw)
+    sets = draw.choices.options.get((side, client.get("client", "")), ())
+    if not sets:
+        return ""
+    before, chosen = client.get("options", {}), draw.least_tried(f"{side} options", sets)
+    client["options"] = {**before, **chosen}
+    words = ", ".join(f"{option} {value}" for option, value in chosen.items())
+    return f"{side}.{name}.options {words}" if client["options"] != before else ""
 
 
 def _client(data: Document, draw: _Draw) -> tuple[str, str, Document]:
@@ -207,8 +280,18 @@ def _client(data: Document, draw: _Draw) -> tuple[str, str, Document]:
 def _set(part: Document, key: str, value: Any, words: str) -> str:
     if part.get(key) == value:
         return ""
-    part[key] = value
-    return f"{words} {value}"
+    if value is None:
+        del part[key]
+        return f"without {words}"
+    part[key] = copy.deepcopy(value)
+    return f"{words} {_written(value)}"
+
+
+def _written(value: object) -> str:
+    """A value as a scenario has it, in one line."""
+    if not isinstance(value, dict):
+        return str(value)
+    return f"{{{', '.join(f'{key}: {_written(each)}' for key, each in value.items())}}}"
 
 
 def load_seconds(data: Document) -> float:
@@ -234,4 +317,5 @@ _CHANGES: Final[Sequence[tuple[_Change, int]]] = (
     (_change_count, 2),
     (_change_lanes, 2),
     (_change_client, 3),
+    (_change_options, 4),
 )

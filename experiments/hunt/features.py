@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
+from experiments.hunt.conduct import strange_conduct
 from harness.contracts import read_document, read_rows
-from harness.contracts.rows import Manifest, NameRow
+from harness.contracts.rows import Manifest, MetricRow, NameRow
 from harness.logs.files import LogFile, log_files
 from harness.logs.reading import Excerpt
 from harness.rundir import RunDir
@@ -49,7 +50,18 @@ def features_of(run: RunDir, result: Result) -> list[str]:
         UsageError: a document of the run is missing or damaged.
         OSError: a log cannot be read.
     """
-    return sorted({*_figures(result), *_errors(run), *_together(result.faults), *_lines(run)})
+    manifest = read_document(run.manifest, Manifest)
+    metrics = read_rows(run.metrics, MetricRow)
+    return sorted(
+        {
+            *_figures(result),
+            *_errors(run),
+            *_together(result.faults),
+            *_usage(manifest, metrics),
+            *strange_conduct(manifest, metrics),
+            *_lines(run, manifest),
+        }
+    )
 
 
 def power_of_two(amount: float) -> str:
@@ -114,12 +126,30 @@ def _overlap(one: FaultRow, other: FaultRow) -> bool:
     return first.until_s is not None and second.t_s < first.until_s
 
 
-def _lines(run: RunDir) -> list[str]:
+def _usage(manifest: Manifest, metrics: Iterable[MetricRow]) -> Iterator[str]:
+    """Yield memory and descriptors of the largest process of each role.
+
+    Brokers serve many rounds: what they lose shows as a new power of two in a later round.
+    """
+    roles = {worker.name: worker.role for worker in manifest.workers}
+    most: dict[tuple[str, str], int] = {}
+    for row in metrics:
+        role = "node" if row.node else roles.get(row.worker, "")
+        for name, amount in (
+            ("memory", (row.rss_bytes or 0) >> 20),
+            ("descriptors", row.descriptors or 0),
+        ):
+            if role and amount:
+                most[name, role] = max(most.get((name, role), 0), amount)
+    for (name, role), amount in most.items():
+        yield f"{name} {role} {power_of_two(amount)}{' MiB' if name == 'memory' else ''}"
+
+
+def _lines(run: RunDir, manifest: Manifest) -> list[str]:
     """Return the warnings and errors in the logs of clients and brokers during the round."""
     clock = WallClock.read_from(run)
     if clock is None:
         return []
-    manifest = read_document(run.manifest, Manifest)
     begin_ns, end_ns = clock.wall_ns(manifest.epoch_ns), clock.wall_ns(manifest.last_ns)
     names = sorted((worker.name for worker in manifest.workers), key=len, reverse=True)
     found: dict[str, None] = {}

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import faults
 from experiments.campaign import CampaignRunner
@@ -41,6 +41,7 @@ from experiments.shrink.targets import pinned_data, read_target
 from experiments.shrink.words import file_text
 from harness.errors import BrokerstormError, UsageError, did_you_mean
 from harness.rundir import Document, RunDir, new_run, reading, write_json
+from harness.scenario.model import ConsumerSpec, ProducerSpec
 from harness.systems import DEFAULT, SYSTEMS
 from harness.workers import known_workers, load_worker
 
@@ -61,6 +62,8 @@ RESULT: Final = "hunt.json"
 ROUND_S: Final = 12.0
 _WARM_UP_S: Final = 2.0
 _RATE_PER_S: Final = 1000
+#: Time limits in seconds of a scenario that is not the user's: a client that hangs takes a minute.
+_LIMITS: Final = {"recovery": 40, "drain": 30}
 #: Faults that need these at the start of a cluster are left out: disks, clocks and memory of nodes
 #: would be slow or limited in every round, for a fault that few rounds have.
 _COSTLY: Final = frozenset(
@@ -68,10 +71,34 @@ _COSTLY: Final = frozenset(
 )
 #: Part of the budget that searches for the smallest scenarios may take.
 _SEARCH_SHARE: Final = 0.25
+_ROLES: Final[Mapping[str, Literal["producer", "consumer"]]] = {
+    "producers": "producer",
+    "consumers": "consumer",
+}
 #: Keys of clients whose values their workers list.
 _VALUES: Final[Mapping[str, Sequence[Ability]]] = {
     "producers": ("calls", "results"),
-    "consumers": ("receive", "settle"),
+    "consumers": ("receive", "settle", "commit"),
+}
+#: Other keys of clients: what a worker must support for them, and values; None = without the key.
+_FURTHER_VALUES: Final[Mapping[str, Mapping[str, tuple[tuple[Ability, str] | None, list[Any]]]]] = {
+    "producers": {
+        "batch": (("calls", "batch"), [10, 50, 500]),
+        "threads": (("threads", "many"), [1, 4, 16]),
+        "transactions": (
+            ("transactions", "produce"),
+            [None, {"messages": 20, "ids": 2}, {"messages": 100, "abort_every": 5}],
+        ),
+        "comes_and_goes": (None, [None, {"every": 4, "away": 0.5}]),
+    },
+    "consumers": {
+        "commit_every": (None, [0.1, 1, 5]),
+        "joins_after": (None, [0, 3]),
+        "nack_every": (("settle", "ack"), [0, 50]),
+        "pauses": (("pauses", "periodic"), [None, {"every": 3, "for": 1}]),
+        "seeks": (("seeks", "back"), [None, {"every": 4, "back": 200}]),
+        "work": (None, [0, 0.002]),
+    },
 }
 
 
@@ -108,6 +135,7 @@ class HuntQuestion:
         data: the scenario that everything is changed from.
         before: the entries of the corpus at that time.
         kinds: kinds of fault that could be injected on the machine at that time.
+        options: side and client -> sets of options that the client took at that time.
         is_calm: it is not a scenario of the user.
         reference: the client and version that what is found is played with, too; empty = none.
         search_s: seconds for the searches for the smallest scenarios.
@@ -118,6 +146,7 @@ class HuntQuestion:
     data: Document
     before: list[CorpusEntry] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
+    options: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     known: list[str] = field(default_factory=list)
     is_calm: bool = False
     reference: str = ""
@@ -172,9 +201,12 @@ def _prepared(
     options = request.options()
     notes: list[str] = []
     try:
+        if not request.scenario:
+            data = _quick(context, options, root, data, seed)
         resolved = _resolved(root, options, data, seed)
         preflight(resolved, context.run_dir, ask_indexes=False).require()
         kinds = _kinds(context, options, root, data, seed)
+        client_options = _options(context, options, root, data, seed)
         reference = _reference(request.reference, data)
         if reference:
             asked_too, _ = _with_reference(reference, data)
@@ -204,6 +236,7 @@ def _prepared(
         data=data,
         before=before,
         kinds=kinds,
+        options=client_options,
         known=list(request.known),
         is_calm=not request.scenario,
         reference=reference,
@@ -247,6 +280,7 @@ def _first(context: CommandContext, request: HuntRequest) -> Document:
     load = data["load"]
     if not request.scenario:
         data["faults"] = []
+        data["limits"] = {**data.get("limits", {}), **_LIMITS}
         load.update(duration=ROUND_S, warm_up=_WARM_UP_S)
     _write_clients(data, target.scenario)
     if not isinstance(load.get("rate"), int | float):
@@ -312,7 +346,7 @@ def _use(data: Document, worker: WorkerSpec | None, version: str) -> None:
     if worker is None:
         return
     settings = {"producers": worker.contract.durable, "consumers": {}}
-    for side, role in (("producers", "producer"), ("consumers", "consumer")):
+    for side, role in _ROLES.items():
         for spec in data["load"].get(side, {}).values():
             if role not in worker.roles:
                 continue
@@ -386,7 +420,9 @@ def _kinds(
             resolved = _resolved(root, options, {**data, "faults": [step]}, seed)
             if resolved.needs & _COSTLY:
                 continue
-            preflight(resolved, context.run_dir, ask_indexes=False).require()
+            preflight(
+                resolved, context.run_dir, ask_indexes=False, ask_clients=False
+            ).require()
         except BrokerstormError:
             continue
         found.append(name)
@@ -442,7 +478,16 @@ def _play(
         if asked.reference:
             plans.append(plan(_with_reference(asked.reference, asked.data)[0], asked.seed))
         first = plan(asked.data, asked.seed)
-        choices = Choices(kinds=asked.kinds, inventory=inventory, values=_values(asked.data))
+        choices = Choices(
+            kinds=asked.kinds,
+            inventory=inventory,
+            values=_values(asked.data),
+            options={
+                (side, client): sets
+                for key, sets in asked.options.items()
+                for side, _, client in [key.partition(" ")]
+            },
+        )
         for entry in asked.before:
             _prepare_entry(request, options, root, entry)
     resolved = Resolved(plans=[first, *plans], options=options, seed=asked.seed)
@@ -499,15 +544,76 @@ def _first_step(name: str, inventory: Inventory, data: Document) -> FaultStep:
     return faults.draw_step(name, inventory, random.Random(name), load_seconds(data))
 
 
-def _values(data: Document) -> dict[tuple[str, str], Mapping[str, Sequence[str]]]:
-    """For each client of a scenario, the keys that its worker has several values for."""
-    found: dict[tuple[str, str], Mapping[str, Sequence[str]]] = {}
+def _values(data: Document) -> dict[tuple[str, str], Mapping[str, Sequence[Any]]]:
+    """For each client of a scenario, the keys that its worker supports several values of."""
+    found: dict[tuple[str, str], Mapping[str, Sequence[Any]]] = {}
     for side, keys in _VALUES.items():
-        for spec in data["load"].get(side, {}).values():
-            supports = load_worker(spec["client"], data.get("workers", ())).supports
+        for worker in _workers(data, side):
+            supports = worker.supports
             several = [key for key in keys if len(supports.get(key, [])) > 1]
-            found[side, spec["client"]] = {str(key): supports[key] for key in several}
+            further = {
+                key: values
+                for key, (ability, values) in _FURTHER_VALUES[side].items()
+                if ability is None or ability[1] in supports.get(ability[0], [])
+            }
+            listed = {str(key): _without_default(side, key, supports[key]) for key in several}
+            found[side, worker.library] = {**listed, **further}
     return found
+
+
+def _without_default(side: str, key: str, values: Sequence[str]) -> list[str | None]:
+    """Return the values of a key of a client; None instead of the one that it has if it is left
+    out."""
+    spec = ProducerSpec if side == "producers" else ConsumerSpec
+    default = spec.model_fields[key].default
+    return [None if value == default else value for value in values]
+
+
+def _options(
+    context: CommandContext, options: RoundOptions, root: RunDir, data: Document, seed: int
+) -> dict[str, list[dict[str, str]]]:
+    """For each side and client of a scenario, the sets of options that its worker lists and that
+    its client takes."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for side, role in _ROLES.items():
+        for worker in _workers(data, side):
+            for each in worker.variations.get(role, []):
+                changed = copy.deepcopy(data)
+                for spec in changed["load"].get(side, {}).values():
+                    if spec["client"] == worker.library:
+                        spec["options"] = {**spec.get("options", {}), **each}
+                try:
+                    resolved = _resolved(root, options, changed, seed)
+                    preflight(resolved, context.run_dir, ask_indexes=False).require()
+                except BrokerstormError:
+                    continue
+                found.setdefault(f"{side} {worker.library}", []).append(each)
+    return found
+
+
+def _quick(
+    context: CommandContext, options: RoundOptions, root: RunDir, data: Document, seed: int
+) -> Document:
+    """Return a scenario with the short timeouts that its workers list, so that a call that never
+    ends shows within a round; the scenario itself if a client does not take them."""
+    changed = copy.deepcopy(data)
+    for side, role in _ROLES.items():
+        quick = {worker.library: worker.quick.get(role, {}) for worker in _workers(data, side)}
+        for spec in changed["load"].get(side, {}).values():
+            spec["options"] = {**spec.get("options", {}), **quick[spec["client"]]}
+    try:
+        resolved = _resolved(root, options, changed, seed)
+        preflight(resolved, context.run_dir, ask_indexes=False).require()
+    except BrokerstormError:
+        return data
+    return changed
+
+
+def _workers(data: Document, side: str) -> list[WorkerSpec]:
+    """Return the workers of one side of a scenario, each once."""
+    system = str(data.get("system", DEFAULT.name))
+    clients = dict.fromkeys(spec["client"] for spec in data["load"].get(side, {}).values())
+    return [load_worker(client, data.get("workers", ()), system=system) for client in clients]
 
 
 def _resolved(root: RunDir, options: RoundOptions, data: Document, seed: int) -> Resolved:

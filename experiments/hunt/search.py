@@ -19,6 +19,7 @@ from typing import Final
 
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy
 from experiments.hunt.changes import Choices, changed
+from experiments.hunt.conduct import STRANGE
 from experiments.hunt.corpus import CorpusEntry, name_of
 from experiments.hunt.features import LOG, features_of
 from experiments.judging import RoundOutcome
@@ -36,9 +37,16 @@ REPEATS: Final = 3
 _DRAWS: Final = 200
 #: Of an entry whose features all other rounds have.
 _LEAST_ENERGY: Final = 0.1
+#: Kind of feature (its first word) -> its weight; 1 for others. Anomalies are near what is looked
+#: for, even if they are permitted; lines of logs and amounts are new in most rounds.
+_WEIGHTS: Final = {
+    **dict.fromkeys(("class", "hang", STRANGE), 4.0),
+    **dict.fromkeys(("split", "error"), 2.0),
+    **dict.fromkeys((LOG, "latency", "memory", "descriptors"), 0.25),
+}
 #: Lines that a program writes when it met what its authors thought impossible.
 _SELF_ACCUSED: Final = re.compile(
-    r"\b(bug|should (never|not) happen|impossible|assert(ion)?|invariant|unreachable|panic)\b",
+    r"\b(bug|should (never|not) happen|impossible|assert(ion)?|invariant|unreachable code|panic)\b",
     re.IGNORECASE,
 )
 
@@ -49,13 +57,13 @@ class Discovery:
 
     Attributes:
         number: from 1.
-        what: the classes that were violated, or the line of a log.
+        what: the classes that were violated, or a feature: strange conduct, or the line of a log.
         entry: the scenario that showed it, with its seed.
         rounds: the names of the rounds of that scenario.
         shown: how many of them showed it.
         reference: the same scenario with the reference client; None = it was not played.
         reference_judged, reference_shown: its rounds, and how many of them violated a class of
-            ``what``.
+            ``what`` or had this feature.
         search: the search for the smallest scenario; None = there was none.
     """
 
@@ -71,13 +79,18 @@ class Discovery:
 
     @property
     def is_violation(self) -> bool:
-        """Whether a promise was broken; otherwise a log says something strange."""
-        return not self.what[0].startswith(LOG)
+        """Whether a promise was broken; otherwise a client or a log is strange."""
+        return not self.what[0].startswith((LOG, STRANGE))
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether a promise was broken in more than one round."""
-        return self.is_violation and self.shown > 1
+        """Whether more than one round showed it."""
+        return self.shown > 1
+
+    def shows_in(self, outcome: RoundOutcome) -> bool:
+        """Whether a round violated one of its classes or had its feature."""
+        run = outcome.run
+        return run is not None and any(run.has(each) or each in outcome.features for each in self.what)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,6 +143,7 @@ class Hunt:
     judged: int = 0
     last_new: int = 0
     _keys: set[str] = field(default_factory=set)
+    _tried: Counter[str] = field(default_factory=Counter)
     _round_s: float = 0.0
     _searched_s: float = 0.0
 
@@ -199,12 +213,12 @@ class Hunt:
     def _repeat(self, entry: CorpusEntry, outcome: RoundOutcome) -> Strategy[None]:
         """Play a round again that showed what was not found before."""
         what = self._found_in(outcome)
-        if not what or any(each.what == what for each in self.found):
+        if not {*what} - {each for found in self.found for each in found.what}:
             return
         found = Discovery(number=len(self.found) + 1, what=what, entry=entry)
         self.found.append(found)
         self._count(found, outcome)
-        while found.is_violation and len(found.rounds) < REPEATS:
+        while len(found.rounds) < REPEATS:
             outcome = yield from self._play(entry)
             self._count(found, outcome)
         if found.is_repeatable:
@@ -225,14 +239,14 @@ class Hunt:
             if outcome.run is not None:
                 found.reference = scenario
                 found.reference_judged += 1
-                found.reference_shown += any(map(outcome.run.has, found.what))
+                found.reference_shown += found.shows_in(outcome)
         self.on_found(found)
 
     def _make_smaller(self, found: Discovery) -> Strategy[None]:
         """Search for the smallest scenario, in half of the time that is left for searches."""
         until_s = self._searched_s + (self.search_s - self._searched_s) / 2
-        if self.search is None or self.search_s <= 0:
-            return
+        if self.search is None or self.search_s <= 0 or not found.is_violation:
+            return  # a search looks for a class
         found.search = self.search(found, partial(self.on_found, found))
         requests = found.search.rounds()
         request = next(requests, None)
@@ -252,18 +266,26 @@ class Hunt:
 
     def _count(self, found: Discovery, outcome: RoundOutcome) -> None:
         found.rounds.append(outcome.name)
-        found.shown += outcome.run is not None and self._found_in(outcome) == found.what
+        if found.is_violation:
+            found.shown += outcome.run is not None and self._found_in(outcome) == found.what
+        else:
+            found.shown += found.shows_in(outcome)
         self.on_found(found)
 
     def _found_in(self, outcome: RoundOutcome) -> tuple[str, ...]:
-        """Return the classes that a round violated; without any, the lines of logs that accuse
-        their own program."""
+        """Return the classes that a round violated; without any, strange conduct of a client, or a
+        line of a log that accuses its own program."""
         assert outcome.run is not None
         violated = tuple(sorted(cls for cls in outcome.run.violations if cls not in self.known))
         if violated:
             return violated
-        lines = (each for each in outcome.features if each.startswith(LOG))
-        return tuple(sorted(line for line in lines if _SELF_ACCUSED.search(line)))[:1]
+        before = {each.what for each in self.found}
+        strange = (
+            each
+            for each in sorted(outcome.features)
+            if each.startswith(STRANGE) or (each.startswith(LOG) and _SELF_ACCUSED.search(each))
+        )
+        return next(((each,) for each in strange if (each,) not in before), ())
 
     # ----- one round ------------------------------------------------------------------------------
 
@@ -278,7 +300,7 @@ class Hunt:
         """Return the request for a round of an entry.
 
         Args:
-            of_hunt: its features count; the features of the reference client do not.
+            of_hunt: what is new in it is shown; with the reference client it does not count.
         """
         self._refuse_more()
         return RoundRequest(
@@ -290,7 +312,7 @@ class Hunt:
             scenario=partial(file_text, entry.scenario, [], {}),
             expected_s=self._round_s,
             tolerates=(EnvironmentNotReady,),
-            features=features_of if of_hunt else None,
+            features=features_of,
             told=partial(self._said, entry, of_hunt),
         )
 
@@ -345,25 +367,37 @@ class Hunt:
         for _ in range(_DRAWS):
             at = rng.choices(range(len(self.entries)), [*map(self._energy, self.entries)])[0]
             parent = self.entries[at]
-            found = changed(parent.scenario, donors, self.choices, rng)
-            if found is None or (name := name_of(found[0])) in self._keys:
+            found = changed(parent.scenario, donors, self.choices, rng, self._tried)
+            if found is None or (name := name_of(found.scenario)) in self._keys:
                 continue
             self._keys.add(name)
             seed = self.seed + number
             try:
-                self.plan(found[0], seed)
+                self.plan(found.scenario, seed)
             except BrokerstormError:
                 continue
+            self._tried.update(found.drawn)
             self.entries[at] = replace(parent, chosen=parent.chosen + 1)
             return CorpusEntry(
-                scenario=found[0], seed=seed, features=(), changes=found[1], parent=parent.name
+                scenario=found.scenario,
+                seed=seed,
+                features=(),
+                changes=found.words,
+                parent=parent.name,
             )
         return None
 
     def _energy(self, entry: CorpusEntry) -> float:
         """Return the weight of an entry: the rarer its features are and the less often it was
-        chosen, the larger."""
-        rarity = sum(1 / self.seen[feature] for feature in entry.features)
+        chosen, the larger.
+
+        Only the rarest feature of a kind counts: fifty lines of a log are one event.
+        """
+        rarest: dict[str, float] = {}
+        for feature in entry.features:
+            kind = feature.partition(" ")[0]
+            rarest[kind] = max(rarest.get(kind, 0.0), 1 / self.seen[feature])
+        rarity = sum(_WEIGHTS.get(kind, 1.0) * rare for kind, rare in rarest.items())
         return (_LEAST_ENERGY + rarity) / (1 + entry.chosen)
 
 

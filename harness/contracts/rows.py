@@ -346,7 +346,12 @@ class EventRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRow:
     """A second of one process, a worker or a node, or of the machine. What was not measured is
-    None."""
+    None.
+
+    Attributes:
+        descriptors: open files and connections of the process.
+        attempted, ok, fail, info, delivered: the counters of a worker so far; 0 for others.
+    """
 
     t_ns: int
     wall_ns: int | None = None
@@ -354,6 +359,12 @@ class MetricRow:
     node: str = ""
     cpu_s: float | None = None
     rss_bytes: int | None = None
+    descriptors: int | None = None
+    attempted: int = 0
+    ok: int = 0
+    fail: int = 0
+    info: int = 0
+    delivered: int = 0
     late_max_ns: int | None = None
     blocked_ns: int | None = None
     cores: int = 0

@@ -1,8 +1,9 @@
-"""Samples CPU, memory and counters of every worker and node, and the machine's CPU, into
-metrics.jsonl."""
+"""Samples CPU, memory, descriptors and counters of every worker and node, and the machine's CPU,
+into metrics.jsonl."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 
@@ -82,9 +83,12 @@ def _usage(pid: int | None) -> dict[str, float] | None:
         process = psutil.Process(pid)
         with process.oneshot():
             times = process.cpu_times()
-            return {
+            usage = {
                 "cpu_s": round(times.user + times.system, 3),
                 "rss_bytes": process.memory_info().rss,
             }
     except psutil.Error:
         return None
+    with contextlib.suppress(psutil.Error):  # those of a process of another user cannot be read
+        usage["descriptors"] = process.num_fds()
+    return usage

@@ -256,6 +256,10 @@ class WorkerSpec(Part):
         log_stamp: how lines of the client's log (stderr) begin (`harness.log_stamp`); empty = not
             stated, so `trace` cannot place them.
         security: its options for clusters that ask who clients are, or want TLS.
+        variations: by role, sets of the client's options that a hunt draws from; the options of a
+            set are set together.
+        quick: by role, short timeouts that a hunt begins with, so that a call that never ends and
+            a dead member of a group show within seconds.
     """
 
     library: Name
@@ -289,6 +293,10 @@ class WorkerSpec(Part):
     watches_commits: bool = False
     log_stamp: str = ""
     contract: Contract = Field(default_factory=Contract)
+    variations: dict[Literal["producer", "consumer"], list[dict[str, str]]] = Field(
+        default_factory=dict
+    )
+    quick: dict[Literal["producer", "consumer"], dict[str, str]] = Field(default_factory=dict)
     security: SecurityWords = Field(default_factory=SecurityWords)
     python: PythonBuild = Field(default_factory=PythonBuild)
     java: JavaBuild | None = None
@@ -441,6 +449,8 @@ class WorkerSpec(Part):
         for options in vars(self.contract).values():
             if isinstance(options, dict):
                 names.update(options)
+        names.update(name for sets in self.variations.values() for each in sets for name in each)
+        names.update(name for options in self.quick.values() for name in options)
         return names
 
     def options_for(self, **asked: str) -> dict[str, str]:

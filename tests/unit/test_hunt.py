@@ -18,6 +18,7 @@ from analysis.findings import Status
 from cli import main
 from experiments.experiment import RoundRequest
 from experiments.hunt.changes import Choices, changed
+from experiments.hunt.conduct import strange_conduct
 from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, write_entry
 from experiments.hunt.discoveries import found_file, known_bugs, smallest_file, write_found
 from experiments.hunt.features import features_of, masked, power_of_two
@@ -29,10 +30,12 @@ from experiments.resolved import node_roles
 from experiments.shrink.reductions import pinned, shape_of
 from experiments.shrink.search import Search, Wanted
 from experiments.shrink.words import file_text
+from harness.contracts.rows import Manifest, MetricRow, WorkerRow
 from harness.errors import UsageError
 from harness.rundir import RunDir, write_jsonl
 from harness.scenario.file import variants
 from harness.scenario.model import Scenario
+from harness.workers import known_workers, load_worker
 from tests.made_up import answered, judged
 from tests.report_samples import failing, fault_rows, passing
 from tests.report_samples.findings import lost_finding
@@ -60,7 +63,15 @@ INVENTORY = faults.inventory_of(
 CHOICES = Choices(
     kinds=["kill", "pause", "leader-move", "client-kill"],
     inventory=lambda data: INVENTORY,
-    values={("producers", "confluent-kafka"): {"results": ["checked", "resent"]}},
+    values={
+        ("producers", "confluent-kafka"): {
+            "results": ["checked", "resent"],
+            "transactions": [None, {"messages": 20}],
+        }
+    },
+    options={
+        ("producers", "confluent-kafka"): [{"linger.ms": "0"}, {"acks": "all", "retries": "9"}]
+    },
 )
 
 
@@ -178,6 +189,28 @@ def test_a_rare_feature_gets_more_rounds() -> None:
     assert hunting._energy(replace(rare, chosen=1)) < hunting._energy(rare)
 
 
+def test_many_lines_of_a_log_weigh_less_than_one_anomaly() -> None:
+    hunting = Rounds().hunt(rounds_at_most=1)
+    lines = tuple(f"log client line {number}" for number in range(50))
+    entry = CorpusEntry(scenario=SCENARIO, seed=1, features=lines)
+    hunting.seen.update({**dict.fromkeys(lines, 1), "class stall permitted": 1})
+    assert hunting._energy(replace(entry, features=("class stall permitted",))) > 5 * (
+        hunting._energy(entry)
+    )
+
+
+def test_what_was_tried_least_is_tried_next() -> None:
+    """Every kind of fault and every set of options is played before most are played again."""
+    rounds = Rounds(features=kinds_of)
+    hunting = rounds.hunt(rounds_at_most=60)
+    kinds = {key: n for key, n in hunting._tried.items() if key.startswith("fault ")}
+    assert {*kinds} == {f"fault {kind}" for kind in CHOICES.kinds}
+    assert max(kinds.values()) <= 2 * min(kinds.values())
+    played = [data["load"]["producers"]["app"].get("options", {}) for _, data in rounds.played]
+    assert any("linger.ms" in each for each in played)
+    assert any("retries" in each for each in played)
+
+
 def test_what_breaks_a_promise_is_played_again_and_told_once() -> None:
     told: list[int] = []
     rounds = Rounds(features=kinds_of, violates=lambda data: len(data["faults"]) > 1)
@@ -283,7 +316,22 @@ def test_a_line_that_accuses_its_own_program_is_found_without_a_violation() -> N
     (found,) = Rounds(features=lambda data: [line] if data["faults"] else []).hunt().found
     assert found.what == (line,)
     assert not found.is_violation
-    assert len(found.rounds) == 1
+    assert (len(found.rounds), found.shown) == (REPEATS, REPEATS)
+
+
+def test_strange_conduct_is_found_and_played_with_the_reference_client() -> None:
+    strange = "strange producer: close does not return"
+    rounds = Rounds(features=lambda data: [strange] if data["faults"] else [])
+    hunting = rounds.hunt(reference=lambda data: ({**data, "faults": []}, "with another client"))
+    (found,) = hunting.found
+    assert (found.what, found.shown) == ((strange,), REPEATS)
+    assert (found.reference_judged, found.reference_shown) == (REPEATS, 0)
+    assert hunting.exit_code == 0
+
+
+def test_a_round_with_no_further_class_is_not_found_again() -> None:
+    rounds = Rounds(features=kinds_of, violates=lambda data: len(data["faults"]) > 1)
+    assert len(rounds.hunt(rounds_at_most=60).found) == 1
 
 
 def test_a_scenario_that_shows_a_class_by_itself_is_refused() -> None:
@@ -346,6 +394,20 @@ def test_a_change_leaves_the_scenario_that_it_is_made_from() -> None:
     words = {word.split()[0] for each in found if each for word in each[1]}
     assert {"with", "load.rate", "load.payload", "topics.orders.partitions"} <= words
     assert {"producers.app.count", "producers.app.lanes", "producers.app.results"} <= words
+    assert {"producers.app.transactions", "producers.app.options"} <= words
+
+
+def test_options_of_a_set_are_set_together_and_others_stay() -> None:
+    before = copy.deepcopy(SCENARIO)
+    before["load"]["producers"]["app"]["options"] = {"linger.ms": "40"}
+    found = [changed(before, [], CHOICES, random.Random(seed)) for seed in range(200)]
+    options = [
+        each.scenario["load"]["producers"]["app"]["options"]
+        for each in found
+        if each and len(each.words) == 1
+    ]
+    assert {"linger.ms": "0"} in options
+    assert {"linger.ms": "40", "acks": "all", "retries": "9"} in options
 
 
 def test_times_of_faults_may_be_written_with_a_unit() -> None:
@@ -399,6 +461,55 @@ def test_features_of_a_judged_round(tmp_path: Path) -> None:
         "recovery kill 1 s",
     } <= {*found}
     assert found == sorted(found)
+
+
+def sample(t_s: float, **more: Any) -> MetricRow:
+    """A sample of a producer, so long after the start of the load."""
+    return MetricRow(t_ns=EPOCH_NS + int(t_s * 1e9), worker="producer-app", **more)
+
+
+EPOCH_NS = 1_000_000_000_000
+QUIET_END = WorkerRow(name="producer-app", role="producer", done=True, exit_code=0)
+#: CPU seconds of a process that uses a core.
+BUSY = [0.4, 1.38, 2.37, 3.36, 4.35]
+
+
+@pytest.mark.parametrize(
+    ("worker", "samples", "found"),
+    [
+        (QUIET_END, [sample(i, cpu_s=0.1 * i, rss_bytes=40 << 20) for i in range(9)], ""),
+        (QUIET_END, [sample(i, cpu_s=s, ok=70) for i, s in enumerate(BUSY)], "a core is used"),
+        (QUIET_END, [sample(i, cpu_s=s, ok=i) for i, s in enumerate(BUSY)], ""),
+        (QUIET_END, [sample(i - 9, cpu_s=s) for i, s in enumerate(BUSY)], ""),
+        (QUIET_END, [sample(0, rss_bytes=1 << 26), sample(9, rss_bytes=1 << 30)], "memory grows"),
+        (QUIET_END, [sample(0, descriptors=30), sample(9, descriptors=700)], "more than 256"),
+        (QUIET_END, [sample(0, descriptors=30), sample(9, descriptors=None)], ""),
+        (replace(QUIET_END, done=False, exit_code=-9), [], "close does not return"),
+        (replace(QUIET_END, done=False, exit_code=-9, stuck=True), [], "close does not return"),
+        (replace(QUIET_END, done=False, exit_code=-9, killed=True), [], ""),
+        (replace(QUIET_END, done=False, exit_code=-9, hung=True), [], ""),
+        (replace(QUIET_END, role="audit", done=False, exit_code=-9), [], ""),
+    ],
+)
+def test_conduct_that_no_class_has(
+    worker: WorkerRow, samples: list[MetricRow], found: str
+) -> None:
+    features = [*strange_conduct(Manifest(epoch_ns=EPOCH_NS, workers=[worker]), samples)]
+    assert [each.startswith(f"strange producer: {found}") for each in features] == [True] * bool(
+        found
+    ), features
+
+
+# ----- options of clients --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", known_workers())
+def test_options_that_a_hunt_sets_may_be_set(name: str) -> None:
+    """None of them is set by the harness itself; the client is asked before a hunt."""
+    for system in load_worker(name).systems:
+        worker = load_worker(name, system=system)
+        sets = [*worker.quick.values(), *(each for own in worker.variations.values() for each in own)]
+        assert not {option for each in sets for option in each} & {*worker.reserved}
 
 
 # ----- corpus -------------------------------------------------------------------------------------

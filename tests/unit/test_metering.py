@@ -44,6 +44,7 @@ def test_a_sample_that_finds_no_room_is_not_the_last(
     mine, machine = (next(row for row in rows if key in row) for key in ("worker", "cores"))
     assert mine["ok"] == 3
     assert mine["rss_bytes"] > 0
+    assert mine["descriptors"] > 0
     assert machine["busy_s"] >= machine["own_s"] > 0
     assert [record.getMessage() for record in caplog.records] == [
         "metrics: [Errno 28] No space left on device"
