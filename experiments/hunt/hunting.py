@@ -420,9 +420,7 @@ def _kinds(
             resolved = _resolved(root, options, {**data, "faults": [step]}, seed)
             if resolved.needs & _COSTLY:
                 continue
-            preflight(
-                resolved, context.run_dir, ask_indexes=False, ask_clients=False
-            ).require()
+            preflight(resolved, context.run_dir, ask_indexes=False, ask_clients=False).require()
         except BrokerstormError:
             continue
         found.append(name)

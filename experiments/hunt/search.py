@@ -90,7 +90,9 @@ class Discovery:
     def shows_in(self, outcome: RoundOutcome) -> bool:
         """Whether a round violated one of its classes or had its feature."""
         run = outcome.run
-        return run is not None and any(run.has(each) or each in outcome.features for each in self.what)
+        return run is not None and any(
+            run.has(each) or each in outcome.features for each in self.what
+        )
 
 
 @dataclass(slots=True, kw_only=True)

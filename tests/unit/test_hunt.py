@@ -400,7 +400,7 @@ def test_a_change_leaves_the_scenario_that_it_is_made_from() -> None:
 def test_options_of_a_set_are_set_together_and_others_stay() -> None:
     before = copy.deepcopy(SCENARIO)
     before["load"]["producers"]["app"]["options"] = {"linger.ms": "40"}
-    found = [changed(before, [], CHOICES, random.Random(seed)) for seed in range(200)]
+    found = [changed(before, [], CHOICES, random.Random(seed)) for seed in range(2000)]
     options = [
         each.scenario["load"]["producers"]["app"]["options"]
         for each in found
@@ -491,16 +491,14 @@ BUSY = [0.4, 1.38, 2.37, 3.36, 4.35]
         (replace(QUIET_END, role="audit", done=False, exit_code=-9), [], ""),
     ],
 )
-def test_conduct_that_no_class_has(
-    worker: WorkerRow, samples: list[MetricRow], found: str
-) -> None:
+def test_conduct_that_no_class_has(worker: WorkerRow, samples: list[MetricRow], found: str) -> None:
     features = [*strange_conduct(Manifest(epoch_ns=EPOCH_NS, workers=[worker]), samples)]
     assert [each.startswith(f"strange producer: {found}") for each in features] == [True] * bool(
         found
     ), features
 
 
-# ----- options of clients --------------------------------------------------------------------------
+# ----- options of clients -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", known_workers())
@@ -508,7 +506,10 @@ def test_options_that_a_hunt_sets_may_be_set(name: str) -> None:
     """None of them is set by the harness itself; the client is asked before a hunt."""
     for system in load_worker(name).systems:
         worker = load_worker(name, system=system)
-        sets = [*worker.quick.values(), *(each for own in worker.variations.values() for each in own)]
+        sets = [
+            *worker.quick.values(),
+            *(each for own in worker.variations.values() for each in own),
+        ]
         assert not {option for each in sets for option in each} & {*worker.reserved}
 
 
