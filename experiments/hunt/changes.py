@@ -265,9 +265,15 @@ def _change_options(data: Document, draw: _Draw) -> str:
     if not sets:
         return ""
     before, chosen = client.get("options", {}), draw.least_tried(f"{side} options", sets)
-    client["options"] = {**before, **chosen}
-    words = ", ".join(f"{option} {value}" for option, value in chosen.items())
+    client["options"] = with_options(before, chosen)
+    words = ", ".join(f"{option} {value}" for option, value in chosen.items() if value)
     return f"{side}.{name}.options {words}" if client["options"] != before else ""
+
+
+def with_options(before: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
+    """Return options of a client with a set of others; an empty text removes an option."""
+    changed = {**before, **chosen}
+    return {name: value for name, value in changed.items() if value != "" or name not in chosen}
 
 
 def _client(data: Document, draw: _Draw) -> tuple[str, str, Document]:

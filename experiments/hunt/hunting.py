@@ -20,7 +20,7 @@ from experiments.campaign import CampaignRunner
 from experiments.context import CommandContext
 from experiments.experiment import Budget, Rounds
 from experiments.folders import CAPTURE, begun, close_run_folder, keep_asked, kept, playing
-from experiments.hunt.changes import Choices, load_seconds
+from experiments.hunt.changes import Choices, load_seconds, with_options
 from experiments.hunt.corpus import CorpusEntry, read_corpus, write_entry
 from experiments.hunt.discoveries import (
     bundle_file,
@@ -341,17 +341,21 @@ def _worker_of(client: str, option: str = "--client") -> tuple[WorkerSpec | None
 
 
 def _use(data: Document, worker: WorkerSpec | None, version: str) -> None:
-    """Let every producer and consumer use one client, with settings that lose nothing; without one,
-    the scenario stays as it is."""
+    """Let every producer and consumer use one client, with settings that lose nothing and without
+    values that its worker does not have; without one, the scenario stays as it is."""
     if worker is None:
         return
     settings = {"producers": worker.contract.durable, "consumers": {}}
+    supports = worker.on_system(str(data.get("system", DEFAULT.name))).supports
     for side, role in _ROLES.items():
         for spec in data["load"].get(side, {}).values():
             if role not in worker.roles:
                 continue
             if spec["client"] != worker.library:
                 spec["options"] = {**settings[side]}
+                for key in _VALUES[side]:
+                    if spec.get(key) not in (None, *supports.get(key, ())):
+                        del spec[key]
             spec.update(client=worker.library, client_version=version or worker.default_version)
 
 
@@ -394,17 +398,11 @@ def _reference(asked: str, data: Document) -> str:
 
 
 def _with_reference(reference: str, data: Document) -> tuple[Document, str]:
-    """Return a scenario with the reference client, without values that its worker does not have,
-    and the change in words."""
+    """Return a scenario with the reference client, and the change in words."""
     worker, version = _worker_of(reference)
     assert worker is not None
     changed = copy.deepcopy(data)
     _use(changed, worker, version)
-    for side, keys in _VALUES.items():
-        for spec in changed["load"].get(side, {}).values():
-            for key in keys:
-                if spec.get(key) not in (None, *worker.supports.get(key, ())):
-                    del spec[key]
     return changed, f"with {worker.library} {version}"
 
 
@@ -579,7 +577,7 @@ def _options(
                 changed = copy.deepcopy(data)
                 for spec in changed["load"].get(side, {}).values():
                     if spec["client"] == worker.library:
-                        spec["options"] = {**spec.get("options", {}), **each}
+                        spec["options"] = with_options(spec.get("options", {}), each)
                 try:
                     resolved = _resolved(root, options, changed, seed)
                     preflight(resolved, context.run_dir, ask_indexes=False).require()

@@ -257,7 +257,7 @@ class WorkerSpec(Part):
             stated, so `trace` cannot place them.
         security: its options for clusters that ask who clients are, or want TLS.
         variations: by role, sets of the client's options that a hunt draws from; the options of a
-            set are set together.
+            set are set together, and an empty text removes one.
         quick: by role, short timeouts that a hunt begins with, so that a call that never ends and
             a dead member of a group show within seconds.
     """
