@@ -17,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -69,6 +70,7 @@ class BugSearch:
         hit_round, hit_s: the round that showed it, and the seconds that all rounds until then took;
             None = it was not found.
         spent_s: seconds that all rounds took.
+        classes: class -> the first round that violated a promise by it.
     """
 
     bug: str
@@ -78,6 +80,7 @@ class BugSearch:
     hit_round: int | None
     hit_s: float | None
     spent_s: float = 0.0
+    classes: dict[str, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -172,6 +175,11 @@ def _played(
         hit_round=hit and hit[0],
         hit_s=hit and hit[1],
         spent_s=round(sum(row["duration_s"] for row in rows), 1),
+        classes={
+            cls: number
+            for number, row in reversed([*enumerate(rows, 1)])
+            for cls in _violations(row)
+        },
     )
 
 
@@ -180,9 +188,14 @@ def _first_hit(bug: str, folder: Path) -> tuple[int, float] | None:
     took_s = 0.0
     for number, row in enumerate(_rounds(folder), 1):
         took_s += row["duration_s"]
-        if BUGS[bug][2] in ((row.get("run") or {}).get("violations") or {}):
+        if BUGS[bug][2] in _violations(row):
             return number, round(took_s, 1)
     return None
+
+
+def _violations(row: Mapping[str, Any]) -> Mapping[str, int]:
+    """The classes by which a round violated a promise."""
+    return (row.get("run") or {}).get("violations") or {}
 
 
 def _rounds(folder: Path) -> list[dict[str, Any]]:
@@ -204,15 +217,17 @@ _ARMS: Final[Sequence[tuple[str, Callable[[str, int, float, Path], BugSearch]]]]
 
 def _table(found: Sequence[BugSearch]) -> Iterator[str]:
     """Rows of Markdown: for each bug and arm, how often it was found and the median."""
-    yield "| bug | arm | found | rounds, median | seconds, median |"
-    yield "|---|---|---|---|---|"
+    yield "| bug | arm | found | rounds, median | seconds, median | other classes, in how many |"
+    yield "|---|---|---|---|---|---|"
     for bug in dict.fromkeys(each.bug for each in found):
         for arm, _ in _ARMS:
             own = [each for each in found if (each.bug, each.arm) == (bug, arm)]
             hits = [(each.hit_round, each.hit_s) for each in own if each.hit_s is not None]
             rounds = f"{median(n for n, _ in hits if n is not None):g}" if hits else "-"
             seconds = f"{median(s for _, s in hits if s is not None):.0f}" if hits else "-"
-            yield f"| {bug} | {arm} | {len(hits)} of {len(own)} | {rounds} | {seconds} |"
+            others = Counter(cls for each in own for cls in each.classes if cls != BUGS[bug][2])
+            more = ", ".join(f"{cls} {n}" for cls, n in others.items()) or "-"
+            yield f"| {bug} | {arm} | {len(hits)} of {len(own)} | {rounds} | {seconds} | {more} |"
 
 
 def main() -> None:

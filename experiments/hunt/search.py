@@ -269,7 +269,9 @@ class Hunt:
     def _count(self, found: Discovery, outcome: RoundOutcome) -> None:
         found.rounds.append(outcome.name)
         if found.is_violation:
-            found.shown += outcome.run is not None and self._found_in(outcome) == found.what
+            found.shown += outcome.run is not None and not {*found.what}.isdisjoint(
+                outcome.run.violations
+            )
         else:
             found.shown += found.shows_in(outcome)
         self.on_found(found)
