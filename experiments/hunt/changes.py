@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -37,9 +37,12 @@ _KEYS: Final = (1, 3, 20, 1000)
 _PARTITIONS: Final = (1, 2, 3, 6, 12, 32)
 _PRODUCERS: Final = (1, 2, 3)
 _CONSUMERS: Final = (1, 2, 3, 4)
-#: Changes from a round to the one that is made from it; one of these is drawn. A round takes half a
-#: minute, so most rounds try several things; the search for the smallest scenario separates them.
-_CHANGES_AT_ONCE: Final = (1, 2, 2, 3, 3, 4)
+#: Changes of faults, and changes of settings, from a round to the one that is made from it; one of
+#: these is drawn. A round takes half a minute, so most rounds try several things; the search for
+#: the smallest scenario separates them.
+_CHANGES_AT_ONCE: Final = (0, 1, 1, 2)
+#: A change of a client is made to each other client of its side, too, with this probability.
+_ALSO_OTHERS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +107,7 @@ def changed(
     rng: random.Random,
     tried: Mapping[str, int] | None = None,
 ) -> Changed | None:
-    """Return a changed copy of a scenario; None if a change did not fit.
+    """Return a changed copy of a scenario; None if no change fits.
 
     Args:
         donors: scenarios that a fault may be taken from.
@@ -118,13 +121,12 @@ def changed(
         rng=rng,
         tried=tried or {},
     )
-    for _ in range(rng.choice(_CHANGES_AT_ONCE)):
-        change = rng.choices([each for each, _ in _CHANGES], [weight for _, weight in _CHANGES])[0]
-        said = change(data, draw)
-        if not said:
-            return None
-        words.append(said)
-    return Changed(data, words, draw.drawn) if data != scenario else None
+    for changes in (_FAULT_CHANGES, _SETTING_CHANGES):
+        for _ in range(rng.choice(_CHANGES_AT_ONCE)):
+            (change,) = rng.choices([*changes], [*changes.values()])
+            if said := change(data, draw):
+                words.append(said)
+    return Changed(data, words, draw.drawn) if words and data != scenario else None
 
 
 # ----- faults -------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ def _change_topic(data: Document, draw: _Draw) -> str:
 
 
 def _change_count(data: Document, draw: _Draw) -> str:
-    side, name, client = _client(data, draw)
+    side, name, client = draw.rng.choice(_clients(data, draw))
     counts = _PRODUCERS if side == "producers" else _CONSUMERS
     return _set(client, "count", draw.rng.choice(counts), f"{side}.{name}.count")
 
@@ -242,32 +244,35 @@ def _change_lanes(data: Document, draw: _Draw) -> str:
     if draw.rng.random() < 0.5:
         producer.pop("keys", None)
         return _set(producer, "lanes", "partition", f"producers.{name}.lanes")
-    producer["keys"] = draw.rng.choice(_KEYS)
-    return _set(producer, "lanes", "key", f"producers.{name}.keys {producer['keys']}, lanes")
+    lanes = _set(producer, "lanes", "key", f"producers.{name}.lanes")
+    keys = _set(producer, "keys", draw.rng.choice(_KEYS), f"producers.{name}.keys")
+    return ", ".join(filter(None, (lanes, keys)))
 
 
 def _change_client(data: Document, draw: _Draw) -> str:
-    """Set a key of a producer or consumer to another value that its worker supports."""
-    side, name, client = _client(data, draw)
-    values = draw.choices.values.get((side, client.get("client", "")), {})
-    pairs = [(key, value) for key in sorted(values) for value in values[key]]
-    others = [pair for pair in pairs if client.get(pair[0]) != pair[1]]
-    if not others:
-        return ""
-    key, value = draw.least_tried(side, others)
-    return _set(client, key, value, f"{side}.{name}.{key}")
+    """Set a key of producers or consumers to another value that their worker supports."""
+    words = []
+    for side, name, client in _clients(data, draw):
+        values = draw.choices.values.get((side, client.get("client", "")), {})
+        pairs = [(key, value) for key in sorted(values) for value in values[key]]
+        if others := [pair for pair in pairs if client.get(pair[0]) != pair[1]]:
+            key, value = draw.least_tried(side, others)
+            words.append(_set(client, key, value, f"{side}.{name}.{key}"))
+    return ", ".join(words)
 
 
 def _change_options(data: Document, draw: _Draw) -> str:
-    """Set options of a client together, as its worker lists them."""
-    side, name, client = _client(data, draw)
-    sets = draw.choices.options.get((side, client.get("client", "")), ())
-    if not sets:
-        return ""
-    before, chosen = client.get("options", {}), draw.least_tried(f"{side} options", sets)
-    client["options"] = with_options(before, chosen)
-    words = ", ".join(f"{option} {value}" for option, value in chosen.items() if value)
-    return f"{side}.{name}.options {words}" if client["options"] != before else ""
+    """Set options of clients together, as their worker lists them."""
+    words = []
+    for side, name, client in _clients(data, draw):
+        before = client.get("options", {})
+        sets = draw.choices.options.get((side, client.get("client", "")), ())
+        if others := [each for each in sets if with_options(before, each) != before]:
+            chosen = draw.least_tried(f"{side} options", others)
+            client["options"] = with_options(before, chosen)
+            said = ", ".join(f"{option} {value}" for option, value in chosen.items() if value)
+            words.append(f"{side}.{name}.options {said}")
+    return ", ".join(words)
 
 
 def with_options(before: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
@@ -276,11 +281,20 @@ def with_options(before: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[s
     return {name: value for name, value in changed.items() if value != "" or name not in chosen}
 
 
-def _client(data: Document, draw: _Draw) -> tuple[str, str, Document]:
-    sides: Collection[str] = [side for side in ("producers", "consumers") if data["load"].get(side)]
-    side = draw.rng.choice(sorted(sides))
-    name = draw.rng.choice(sorted(data["load"][side]))
-    return side, name, data["load"][side][name]
+def _clients(data: Document, draw: _Draw) -> list[tuple[str, str, Document]]:
+    """Return one client or several of a side: side, name and the part of the scenario."""
+    load = data["load"]
+    every = [
+        (side, name, load[side][name])
+        for side in ("producers", "consumers")
+        for name in sorted(load.get(side, {}))
+    ]
+    first = draw.rng.choice(every)
+    return [
+        each
+        for each in every
+        if each[0] == first[0] and (each is first or draw.rng.random() < _ALSO_OTHERS)
+    ]
 
 
 def _set(part: Document, key: str, value: Any, words: str) -> str:
@@ -310,18 +324,20 @@ def _seconds(written: object) -> float:
     return float(str(parse_seconds(written)))
 
 
-_Change = Callable[[Document, _Draw], str]
+_Changes = Mapping[Callable[[Document, _Draw], str], int]
 #: Each change and its weight.
-_CHANGES: Final[Sequence[tuple[_Change, int]]] = (
-    (_add_fault, 6),
-    (_take_fault, 2),
-    (_remove_fault, 2),
-    (_change_fault, 4),
-    (_bring_together, 3),
-    (_change_load, 2),
-    (_change_topic, 1),
-    (_change_count, 2),
-    (_change_lanes, 2),
-    (_change_client, 3),
-    (_change_options, 4),
-)
+_FAULT_CHANGES: Final[_Changes] = {
+    _add_fault: 6,
+    _take_fault: 2,
+    _remove_fault: 2,
+    _change_fault: 4,
+    _bring_together: 3,
+}
+_SETTING_CHANGES: Final[_Changes] = {
+    _change_load: 2,
+    _change_topic: 1,
+    _change_count: 1,
+    _change_lanes: 1,
+    _change_client: 4,
+    _change_options: 5,
+}
