@@ -27,6 +27,7 @@ from typing import Any, Final
 import yaml
 
 import faults
+from analysis.classes import CLASSES
 from experiments.hunt.changes import load_seconds
 from experiments.plans import read_scenario, resolve_scenario
 from experiments.resolved import RoundOptions
@@ -91,10 +92,12 @@ class BugSearch:
 
 
 def hunted(bug: str, seed: int, budget_s: float, runs: Path) -> BugSearch:
-    """A hunt, which is ended at the first hit."""
-    client, system, _ = BUGS[bug]
+    """A hunt, which is ended at the first hit. As the dice do, it continues after an anomaly of
+    another class without playing it again."""
+    client, system, wanted = BUGS[bug]
     words = ["hunt", "--client", client, "--system", system, "--reference", "none"]
     words += ["--budget", f"{budget_s:g}s"]
+    words += [word for cls in CLASSES if cls != wanted for word in ("--known", cls)]
     return _played(bug, "hunt", seed, words, budget_s, runs)
 
 
