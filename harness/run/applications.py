@@ -187,8 +187,9 @@ class Applications:
         return ApplicationContainer(application, name, life, folder, folders)
 
     def _own_folder(self, name: str) -> Path:
-        """The folder of an instance, which its lives share."""
-        own = self._run.applications / name / "folder"
+        """The folder of an instance, which its lives share; absolute, because a program runs in the
+        scenario's folder."""
+        own = self._run.applications.absolute() / name / "folder"
         own.mkdir(parents=True, exist_ok=True)
         return own
 
@@ -208,7 +209,9 @@ class Applications:
         the library."""
         if not self._own_clocks or process.plan.image:
             return {}
-        clock = OwnClocks({process.name: process.folder / "clocks" / process.name})
+        # The process does not run in the harness's folder.
+        clocks = process.folder.absolute() / "clocks"
+        clock = OwnClocks({process.name: clocks / process.name})
         self._clocks[process.name] = clock
         found = clock.environment(process.name)
         if before := env.get(PRELOAD, os.environ.get(PRELOAD, "")):
@@ -577,13 +580,18 @@ def _security_values(security: Security | None) -> dict[str, str]:
     name = ("SASL_" if auth else "") + ("SSL" if tls else "PLAINTEXT")
     return {
         "protocol": name,
-        "ca": str(tls.ca or "") if tls else "",
-        "certificate": str(tls.certificate or "") if tls else "",
-        "key": str(tls.key or "") if tls else "",
+        "ca": _path_text(tls.ca) if tls else "",
+        "certificate": _path_text(tls.certificate) if tls else "",
+        "key": _path_text(tls.key) if tls else "",
         "mechanism": auth.mechanism.upper() if auth else "",
         "user": auth.user if auth else "",
         "password": auth.secret.reveal() if auth else "",
     }
+
+
+def _path_text(path: Path | None) -> str:
+    """An absolute path for a program that runs in another folder; empty without one."""
+    return str(path.absolute()) if path else ""
 
 
 class RunLives:

@@ -410,5 +410,6 @@ def output_source(
 
 
 def shared_folder(application: ApplicationPlan, run: RunDir) -> Path:
-    """The folder that all instances of an application share."""
-    return run.applications / f"{application.name}.shared"
+    """The folder that all instances of an application share; absolute, because they run in the
+    scenario's folder."""
+    return run.applications.absolute() / f"{application.name}.shared"

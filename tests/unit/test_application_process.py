@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from harness.clusters.limits.groups import why_not
+from harness.connections.security import Security, Tls
 from harness.contracts.plan import ApplicationPlan
 from harness.errors import WorkerError
 from harness.owners import marks_of
@@ -254,6 +255,22 @@ def test_the_place_java_has_a_value_in_the_environment_too(tmp_path: Path) -> No
     where = Endpoints("127.0.0.1:1")
     own = Applications(RunPlace(plan, run, where, anything, anything, "run-1"), anything)
     assert Path(own._values(application, application.instance_names[0])["java"]).name == "java"
+
+
+def test_files_have_absolute_paths_because_a_program_runs_in_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = applied().plan
+    anything: Any = None
+    files = Tls(*(Path(f"runs/{name}.pem") for name in ("ca", "certificate", "key")))
+    where = Endpoints("127.0.0.1:1", security=Security(files))
+    run = RunDir(Path("runs/1")).create()
+    own = Applications(RunPlace(plan, run, where, anything, anything, "run-1"), anything)
+    application = plan.applications[0]
+    values = own._values(application, application.instance_names[0])
+    for place in ("folder", "shared", "ca", "certificate", "key"):
+        assert Path(values[place]).is_absolute(), place
 
 
 def limited(
