@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyarrow.dataset import dataset
 
 from harness.admin.failover import AlreadyThere
 from harness.clusters import spec_of
@@ -19,6 +20,7 @@ from harness.protocols.cluster import (
     MovesLeaders,
     TopicSettings,
 )
+from harness.records import Event
 from harness.rundir import RunDir, read_json, read_jsonl
 from harness.systems.rabbitmq.assembly import RabbitMqCluster
 from harness.workers import load_worker
@@ -271,6 +273,9 @@ def test_dead_letters_are_not_lost_and_one_consumer_is_active(
         bounds = {row["stream"]: row["end"] for row in read_jsonl(RunDir(run.root).log_bounds)}
         assert bounds["dead-0"] > 0
         assert bounds["orders-0"] == 0
+        found = dataset(run.root / "sealed" / "deliveries", partitioning="hive").to_table()
+        rows = zip(*(found[name].to_pylist() for name in ("session", "event")), strict=True)
+        assert len({session for session, event in rows if event == Event.DELIVER}) == 1
 
 
 OWN = """
