@@ -47,4 +47,6 @@ def new_connection(path: Path, system: str) -> str:
         "FILE": str(path),
     }
     text = re.sub("|".join(values), lambda found: values[found[0]], TEMPLATE.read_text())
-    return text if about.admin_form else re.sub(r"(?m)^admin_url:.*\n", "", text)
+    absent = [] if about.admin_form else ["admin_url"]
+    absent += [] if about.has_cookie else ["# cookie"]
+    return re.sub(rf"(?m)^({'|'.join(absent)}):.*\n", "", text) if absent else text

@@ -176,7 +176,10 @@ def test_what_a_killed_run_left_is_found_by_cluster(
     assert not list(made_on("another"))
 
 
-def test_no_connection_file_is_written_for_a_system_that_cannot_be_asked(tmp_path: Path) -> None:
+def test_no_connection_file_is_written_for_a_system_that_cannot_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(SYSTEMS["rabbitmq"]), "external", lambda system: None)
     with pytest.raises(UsageError, match="system: rabbitmq: --cluster cannot ask"):
         new_connection(tmp_path / "staging.yaml", "rabbitmq")
 
@@ -192,7 +195,7 @@ def test_a_new_connection_file_can_be_read_and_says_nothing_yet(
     keys = f"tls|auth|topics|nodes|  (mechanism|user|password|token|prefix|replication|{system}-1)"
     path.write_text(re.sub(rf"(?m)^# (?={keys})", "", path.read_text()))
     allowed = connection_schema()["properties"]
-    of_some = {"admin_url", "admin_auth", "drivers"}
+    of_some = {"admin_url", "admin_auth", "cookie", "drivers"}
     assert set(yaml.safe_load(path.read_text())) - of_some == set(allowed) - of_some
 
 
