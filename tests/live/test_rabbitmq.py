@@ -284,7 +284,12 @@ system: rabbitmq
 topics:
   orders:
     replication: 3
-    config: {x-delivery-limit: 1, x-dead-letter-exchange: "", x-dead-letter-routing-key: dead-0}
+    config:
+      x-delivery-limit: 1
+      x-dead-letter-exchange: ""
+      x-dead-letter-routing-key: dead-0
+      x-dead-letter-strategy: at-least-once
+      x-overflow: reject-publish
   dead: {replication: 3}
 load:
   rate: 100
