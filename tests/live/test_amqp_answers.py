@@ -30,9 +30,15 @@ QUEUE = "answers-0"
 TOPIC = TopicSettings("answers", 1, 1)
 
 
-@pytest.fixture(params=["rabbitmq", "qpid"])
-def cluster(pool: ClusterPool, request: pytest.FixtureRequest) -> BrokerCluster[Any]:
-    found = pool.get(request.param, needs=NEEDS)
+@pytest.fixture(scope="module", params=["rabbitmq", "qpid"])
+def system(request: pytest.FixtureRequest) -> str:
+    """All tests of one system, then all of the other: the pool has one cluster at a time."""
+    return str(request.param)
+
+
+@pytest.fixture
+def cluster(pool: ClusterPool, system: str) -> BrokerCluster[Any]:
+    found = pool.get(system, needs=NEEDS)
     if TOPIC.name not in found.admin.topics():
         found.admin.create_topics([TOPIC])
         found.admin.wait_ready([TOPIC.name], timeout_s=UP_S, run_tag=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def test_a_request_has_the_errors_of_its_answers(
     ("step", "said"),
     [
         ({"fault": "answer-drop", "requests": ["PUB"]}, "in time"),
-        ({"fault": "answer-drop", "requests": ["PUB"], "then": "close"}, ""),
+        ({"fault": "answer-drop", "requests": ["PUB"], "then": "close"}, "closed|reset"),
         (
             {"fault": "close-by-broker", "requests": ["PUB"], "says": "Stale Connection"},
             "Stale Connection",
@@ -110,5 +111,5 @@ def test_answers_come_twice_or_in_another_order(
     run = RunDir(tmp_path / "run").create()
     with lying(cluster, TOPIC, run, {**step, "requests": ["PUB"]}):
         replies = [client._publish(SUBJECT, b"x") for _ in range(2)]
-        got = [client._message(float("inf"))[0][0] for _ in order]
+        got = [client._message(time.monotonic() + UP_S)[0][0] for _ in order]
     assert [replies.index(each) for each in got] == order

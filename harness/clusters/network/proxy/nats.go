@@ -119,15 +119,20 @@ type natsRequest struct {
 	isAnswered bool
 }
 
-// request of a published message; nil: it asks for no answer.
+// request of a published message; nil: it asks for no answer, and is not an acknowledgement.
 func (l *natsLine) request() *natsRequest {
-	if verb := strings.ToUpper(l.words[0]); len(l.words) != 4 && verb == "PUB" || len(l.words) != 5 && verb == "HPUB" ||
-		verb != "PUB" && verb != "HPUB" {
+	sizes, published := map[string]int{"PUB": 1, "HPUB": 2}[strings.ToUpper(l.words[0])]
+	if !published {
 		return nil
 	}
-	found := &natsRequest{kind: natsPublish, subject: l.words[1], reply: l.words[2]}
+	found := &natsRequest{kind: natsPublish, subject: l.words[1]}
+	if len(l.words) == 3+sizes {
+		found.reply = l.words[2]
+	}
 	if strings.HasPrefix(found.subject, "$JS.ACK.") {
 		found.kind = natsAck
+	} else if found.reply == "" {
+		return nil
 	} else if name, is := strings.CutPrefix(found.subject, "$JS.API."); is {
 		found.kind = 0
 		for api, kind := range natsRequests {
@@ -148,6 +153,9 @@ func (r *natsRequest) key() string {
 }
 
 func (r *natsRequest) describe(string) string {
+	if r.reply == "" {
+		return r.subject
+	}
 	return fmt.Sprintf("%s (reply to %s)", r.subject, r.reply)
 }
 
@@ -292,6 +300,10 @@ func (c *natsConversation) send(request *natsRequest, bytes []byte, rules []*rul
 		if each.Act == "detach" {
 			each.note(request.describe(""))
 			closing = each
+			continue
+		}
+		if request.reply == "" {
+			each.unfit.Add(1)
 			continue
 		}
 		if each.Act == "drop" && each.Instead {
