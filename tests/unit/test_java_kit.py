@@ -119,6 +119,11 @@ def test_threads_share_the_lanes_and_the_rate(start: Start) -> None:
     assert set(rows["outcome"].tolist()) == {Outcome.OK}
 
 
+def test_a_thread_of_the_client_that_is_interrupted_writes_names(start: Start) -> None:
+    rows = run(start(answers="interrupted", rate_per_s=100), rows=75)
+    assert set(rows["outcome"].tolist()) == {Outcome.INFO}
+
+
 @pytest.mark.long
 def test_an_application_that_sends_again(start: Start) -> None:
     worker = start(answers="second time", results="resent", rate_per_s=100)

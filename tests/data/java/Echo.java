@@ -67,6 +67,9 @@ public final class Echo extends OpenLoop {
         if (answers.equals("ok") || (onlyThen && send.attempt > 0)) {
             send.ok(new MessagePosition(1, send.seq));
         } else if (!answers.equals("never")) {
+            if (answers.equals("interrupted")) { // as a thread of a client whose connection breaks may be
+                Thread.currentThread().interrupt();
+            }
             send.failed(Layout.INFO, new IllegalStateException("timed out after 1.5 s"));
         }
     }

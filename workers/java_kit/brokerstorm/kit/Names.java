@@ -1,11 +1,9 @@
 package brokerstorm.kit;
 
+import java.io.FileOutputStream;
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
@@ -21,15 +19,15 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 public final class Names {
     private final Map<String, Integer> ids = new ConcurrentHashMap<>();
-    private final FileChannel file;
+    // No FileChannel: a thread that a client interrupts would close it with its first write.
+    private final FileOutputStream file;
     private int next = 1;
 
     /** @throws WorkerFailure the file cannot be written */
     public Names(Path folder, Map<String, Integer> streams) {
         Path path = folder.resolve("names.jsonl");
         try {
-            file = FileChannel.open(
-                    path, StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.APPEND);
+            file = new FileOutputStream(path.toFile(), true);
         } catch (IOException error) {
             throw new WorkerFailure("cannot write " + path + ": " + ErrorTexts.reason(error));
         }
@@ -68,7 +66,7 @@ public final class Names {
         line.put("kind", kind);
         line.put("text", kind.equals("error") ? ErrorTexts.withoutSecrets(text) : text);
         try { // one write: the whole line or (killed before) none
-            file.write(ByteBuffer.wrap((Json.write(line) + "\n").getBytes(StandardCharsets.UTF_8)));
+            file.write((Json.write(line) + "\n").getBytes(StandardCharsets.UTF_8));
         } catch (IOException error) {
             throw new WorkerFailure("cannot write names.jsonl: " + ErrorTexts.reason(error));
         }
