@@ -241,6 +241,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("hunt-against-dice.jsonl"))
     parser.add_argument("--runs", type=Path)
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the search under way is ended, too
     rows = read_jsonl(asked.results) if asked.results.exists() else []
     found = [BugSearch(**row) for row in rows]
     done = {(each.bug, each.arm, each.seed) for each in found}

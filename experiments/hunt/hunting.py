@@ -204,7 +204,9 @@ def _prepared(
         if not request.scenario:
             data = _quick(context, options, root, data, seed)
         resolved = _resolved(root, options, data, seed)
-        preflight(resolved, context.run_dir, ask_indexes=False).require()
+        # Refuses a version that does not exist, before brokers are started.
+        warnings = preflight(resolved, context.run_dir).require().warnings
+        notes += [f"warning: {text}" for text in warnings]
         kinds = _kinds(context, options, root, data, seed)
         client_options = _options(context, options, root, data, seed)
         reference = _reference(request.reference, data)
