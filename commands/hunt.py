@@ -154,9 +154,6 @@ def _show_found(root: RunDir, found: Discovery) -> None:
 
     path = found_file(root, found)
     paragraph(f"{found.number}. {', '.join(found.what)}")
-    if not found.is_violation:
-        paragraph(f"in {found.rounds[0]}; `brokerstorm run {path}` plays it again", indent="   ")
-        return
     paragraph(f"in {found.shown} of {len(found.rounds)} rounds; {path}", indent="   ")
     if found.reference_judged:
         paragraph(
@@ -168,6 +165,10 @@ def _show_found(root: RunDir, found: Discovery) -> None:
         paragraph(f"known bugs of this class and client: {', '.join(like)}", indent="   ")
     first, name = root.root / found.rounds[0], shlex.quote(str(path))
     paragraph(f"`brokerstorm show {first}` has the evidence", indent="   ")
+    if not found.is_violation:
+        seed = found.entry.seed
+        paragraph(f"`brokerstorm run {name} --seed {seed}` plays it again", indent="   ")
+        return
     if differs_from_reference(found):
         paragraph(f"`brokerstorm repro {name} --quick` compares the two clients", indent="   ")
     smallest = smallest_file(root, found)

@@ -24,7 +24,7 @@ MOST_GROWTH_DESCRIPTORS: Final = 256
 BUSY_SHARE: Final = 0.8
 BUSY_S: Final = 3.0
 #: Roles whose processes are clients under test.
-_CLIENTS: Final = frozenset({"producer", "consumer", "pipeline"})
+CLIENTS: Final = frozenset({"producer", "consumer", "pipeline"})
 
 
 def strange_conduct(manifest: Manifest, metrics: Sequence[MetricRow]) -> Iterator[str]:
@@ -34,7 +34,7 @@ def strange_conduct(manifest: Manifest, metrics: Sequence[MetricRow]) -> Iterato
         metrics: samples of all processes, in the order of time.
     """
     for worker in manifest.workers:
-        if worker.role not in _CLIENTS:
+        if worker.role not in CLIENTS:
             continue
         samples = [
             row for row in metrics if row.worker == worker.name and row.t_ns >= manifest.epoch_ns

@@ -44,9 +44,10 @@ def bundle_file(root: RunDir, found: Discovery) -> Path:
 
 
 def differs_from_reference(found: Discovery) -> bool:
-    """Whether each round of the client showed it and no round of the reference client did."""
+    """Whether each round of the client broke a promise and no round of the reference client did."""
     rounds = (found.shown, len(found.rounds), found.reference_judged)
-    return rounds == (REPEATS, REPEATS, REPEATS) and not found.reference_shown
+    is_certain = rounds == (REPEATS, REPEATS, REPEATS) and not found.reference_shown
+    return found.is_violation and is_certain  # a bug file is about a class
 
 
 def write_found(root: RunDir, found: Discovery, command: str) -> None:

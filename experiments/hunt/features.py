@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
-from experiments.hunt.conduct import strange_conduct
+from experiments.hunt.conduct import CLIENTS, strange_conduct
 from harness.contracts import read_document, read_rows
 from harness.contracts.rows import Manifest, MetricRow, NameRow
 from harness.logs.files import LogFile, log_files
@@ -23,8 +23,8 @@ from harness.wall_clock import WallClock
 if TYPE_CHECKING:
     from analysis.findings import FaultRow, Result
 
-#: Feature -> begins with this word, for those that are lines of logs.
-LOG: Final = "log"
+#: The first word of features that are lines of logs, and of those that are errors of clients.
+LOG, ERROR = "log", "error"
 #: Different lines of the logs that a round keeps, at most.
 _MOST_LINES: Final = 200
 _LINE_CHARS: Final = 160
@@ -104,7 +104,7 @@ def _errors(run: RunDir) -> Iterator[str]:
     """Yield the names of errors that the clients reported."""
     for row in read_rows(run.names, NameRow):
         if row.kind == "error":
-            yield f"error {masked(row.text)}"
+            yield f"{ERROR} {masked(row.text)}"
 
 
 def _together(faults: Iterable[FaultRow]) -> Iterator[str]:
@@ -131,7 +131,7 @@ def _usage(manifest: Manifest, metrics: Iterable[MetricRow]) -> Iterator[str]:
 
     Brokers serve many rounds: what they lose shows as a new power of two in a later round.
     """
-    roles = {worker.name: worker.role for worker in manifest.workers}
+    roles = {worker.name: worker.role for worker in manifest.workers if worker.role in CLIENTS}
     most: dict[tuple[str, str], int] = {}
     for row in metrics:
         role = "node" if row.node else roles.get(row.worker, "")

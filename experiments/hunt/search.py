@@ -21,7 +21,7 @@ from experiments.experiment import OutOfBudget, RoundRequest, Strategy
 from experiments.hunt.changes import Choices, changed
 from experiments.hunt.conduct import STRANGE
 from experiments.hunt.corpus import CorpusEntry, name_of
-from experiments.hunt.features import LOG, features_of
+from experiments.hunt.features import ERROR, LOG, features_of
 from experiments.judging import RoundOutcome
 from experiments.shrink.search import Search
 from experiments.shrink.words import file_text
@@ -41,7 +41,7 @@ _LEAST_ENERGY: Final = 0.1
 #: for, even if they are permitted; lines of logs and amounts are new in most rounds.
 _WEIGHTS: Final = {
     **dict.fromkeys(("class", "hang", STRANGE), 4.0),
-    **dict.fromkeys(("split", "error"), 2.0),
+    **dict.fromkeys(("split", ERROR), 2.0),
     **dict.fromkeys((LOG, "latency", "memory", "descriptors"), 0.25),
 }
 #: Lines that a program writes when it met what its authors thought impossible.
@@ -57,7 +57,8 @@ class Discovery:
 
     Attributes:
         number: from 1.
-        what: the classes that were violated, or a feature: strange conduct, or the line of a log.
+        what: the classes that were violated, or a feature: strange conduct, or an error or a line
+            of a log in which a program accuses itself.
         entry: the scenario that showed it, with its seed.
         rounds: the names of the rounds of that scenario.
         shown: how many of them showed it.
@@ -80,7 +81,7 @@ class Discovery:
     @property
     def is_violation(self) -> bool:
         """Whether a promise was broken; otherwise a client or a log is strange."""
-        return not self.what[0].startswith((LOG, STRANGE))
+        return not self.what[0].startswith((LOG, ERROR, STRANGE))
 
     @property
     def is_repeatable(self) -> bool:
@@ -277,8 +278,8 @@ class Hunt:
         self.on_found(found)
 
     def _found_in(self, outcome: RoundOutcome) -> tuple[str, ...]:
-        """Return the classes that a round violated; without any, strange conduct of a client, or a
-        line of a log that accuses its own program."""
+        """Return the classes that a round violated; without any, strange conduct of a client, or an
+        error or a line of a log that accuses its own program."""
         assert outcome.run is not None
         violated = tuple(sorted(cls for cls in outcome.run.violations if cls not in self.known))
         if violated:
@@ -287,7 +288,8 @@ class Hunt:
         strange = (
             each
             for each in sorted(outcome.features)
-            if each.startswith(STRANGE) or (each.startswith(LOG) and _SELF_ACCUSED.search(each))
+            if each.startswith(STRANGE)
+            or (each.startswith((LOG, ERROR)) and _SELF_ACCUSED.search(each))
         )
         return next(((each,) for each in strange if (each,) not in before), ())
 

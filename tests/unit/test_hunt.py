@@ -311,8 +311,14 @@ def test_a_class_that_is_known_is_not_looked_for() -> None:
     assert not rounds.hunt(known=frozenset({"acked-lost"})).found
 
 
-def test_a_line_that_accuses_its_own_program_is_found_without_a_violation() -> None:
-    line = "log client this is a bug, please report"
+@pytest.mark.parametrize(
+    "line",
+    [
+        "log client this is a bug, please report",
+        "error errors.errorString: assertion failed: message out of sequence added to a batch",
+    ],
+)
+def test_a_program_that_accuses_itself_is_found_without_a_violation(line: str) -> None:
     (found,) = Rounds(features=lambda data: [line] if data["faults"] else []).hunt().found
     assert found.what == (line,)
     assert not found.is_violation
