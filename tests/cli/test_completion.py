@@ -54,7 +54,7 @@ class Complete:
     ("line", "found"),
     [
         ("brokerstorm an", ["analyze"]),
-        ("./brokerstorm run kafka-s", ["kafka-share", "kafka-smoke", "kafka-storm"]),
+        ("./brokerstorm run kafka-s", ["kafka-share", "kafka-smoke", "kafka-storm", "kafka-surge"]),
         ("brokerstorm --json plan --seed 7 pulsar-st", ["pulsar-storm"]),
         ("brokerstorm doctor qpid-sm", ["qpid-smoke"]),
         ("brokerstorm fetch qpid-sm", ["qpid-smoke"]),
