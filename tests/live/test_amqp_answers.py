@@ -36,8 +36,7 @@ def system(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def cluster(pool: ClusterPool, system: str) -> BrokerCluster[Any]:
+def cluster_with_queue(pool: ClusterPool, system: str) -> BrokerCluster[Any]:
     found = pool.get(system, needs=NEEDS)
     if TOPIC.name not in found.admin.topics():
         found.admin.create_topics([TOPIC])
@@ -45,8 +44,19 @@ def cluster(pool: ClusterPool, system: str) -> BrokerCluster[Any]:
     return found
 
 
+@pytest.fixture
+def cluster(pool: ClusterPool, system: str) -> BrokerCluster[Any]:
+    return cluster_with_queue(pool, system)
+
+
+@pytest.fixture
+def rabbitmq(pool: ClusterPool) -> BrokerCluster[Any]:
+    """Qpid does not say that it can refuse messages, and pika asks for confirms only then."""
+    return cluster_with_queue(pool, "rabbitmq")
+
+
 @contextmanager
-def opened(cluster: BrokerCluster[Any]) -> Iterator[BlockingChannel]:
+def opened(cluster: BrokerCluster[Any], *, confirms: bool = False) -> Iterator[BlockingChannel]:
     at, _, host = cluster.bootstrap.partition("/")
     name, _, port = at.partition(",")[0].rpartition(":")
     where = pika.ConnectionParameters(
@@ -55,7 +65,8 @@ def opened(cluster: BrokerCluster[Any]) -> Iterator[BlockingChannel]:
     connection = pika.BlockingConnection(where)
     try:
         channel = connection.channel()
-        channel.confirm_delivery()
+        if confirms:
+            channel.confirm_delivery()
         yield channel
     finally:
         if connection.is_open:
@@ -91,15 +102,15 @@ NACK = {"fault": "request-error", "requests": ["basic.publish"], "error": "basic
     [(NACK, [b"0", b"2"]), ({**NACK, "answered": "after"}, [b"0", b"1", b"2"])],
 )
 def test_a_message_is_refused_before_or_after_it_is_stored(
-    cluster: BrokerCluster[Any], tmp_path: Path, step: dict[str, Any], kept: list[bytes]
+    rabbitmq: BrokerCluster[Any], tmp_path: Path, step: dict[str, Any], kept: list[bytes]
 ) -> None:
-    drained(cluster)
+    drained(rabbitmq)
     with (
-        opened(cluster) as channel,
-        lying(cluster, TOPIC, RunDir(tmp_path / "run").create(), step),
+        opened(rabbitmq, confirms=True) as channel,
+        lying(rabbitmq, TOPIC, RunDir(tmp_path / "run").create(), step),
     ):
         assert sent(channel, 3) == [True, False, True]
-    assert drained(cluster) == kept
+    assert drained(rabbitmq) == kept
 
 
 def by_code(code: int, kind: type[AMQPError]) -> Callable[[BaseException], bool]:
@@ -122,16 +133,16 @@ def by_code(code: int, kind: type[AMQPError]) -> Callable[[BaseException], bool]
     ],
 )
 def test_a_channel_or_a_connection_is_closed_before_a_message(
-    cluster: BrokerCluster[Any],
+    rabbitmq: BrokerCluster[Any],
     tmp_path: Path,
     step: dict[str, Any],
     is_said: Callable[[BaseException], bool],
 ) -> None:
-    drained(cluster)
+    drained(rabbitmq)
     whole = {"fault": "close-by-broker", "requests": ["basic.publish"], "nth": 3, **step}
     with (
-        opened(cluster) as channel,
-        lying(cluster, TOPIC, RunDir(tmp_path / "run").create(), whole),
+        opened(rabbitmq, confirms=True) as channel,
+        lying(rabbitmq, TOPIC, RunDir(tmp_path / "run").create(), whole),
     ):
         with pytest.raises(AMQPError) as caught:
             sent(channel, 5)
@@ -140,7 +151,25 @@ def test_a_channel_or_a_connection_is_closed_before_a_message(
             again = channel.connection.channel(channel.channel_number)
             again.confirm_delivery()
             assert sent(again, 1) == [True]
-    assert drained(cluster)[:2] == [b"0", b"1"]
+    assert drained(rabbitmq)[:2] == [b"0", b"1"]
+
+
+def test_a_channel_is_closed_before_a_message_without_a_confirm(
+    cluster: BrokerCluster[Any], tmp_path: Path
+) -> None:
+    drained(cluster)
+    step = {"fault": "close-by-broker", "requests": ["basic.publish"], "says": "NOT_FOUND"}
+    run = RunDir(tmp_path / "run").create()
+    with (
+        opened(cluster) as channel,
+        lying(cluster, TOPIC, run, {**step, "nth": 2}),
+        pytest.raises(ChannelClosedByBroker) as caught,
+    ):
+        for number in range(3):
+            channel.basic_publish("", QUEUE, b"%d" % number)
+        channel.queue_declare(QUEUE, passive=True)
+    assert caught.value.reply_code == 404
+    assert drained(cluster) == [b"0"]
 
 
 def test_the_answer_of_a_commit_is_lost_although_it_was_carried_out(

@@ -148,7 +148,6 @@ type amqpChannel struct {
 type amqpConversation struct {
 	*relayed
 	channels map[uint16]*amqpChannel
-	isClosed bool        // by the relay: nothing passes any more
 	isOther  atomic.Bool // another version
 }
 

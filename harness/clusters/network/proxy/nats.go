@@ -197,7 +197,6 @@ type natsConversation struct {
 	waiting       map[string][]*natsRequest // by key
 	subscriptions map[string]string         // by sid, their subjects
 	info          []byte                    // what the server said last about itself
-	isClosed      bool                      // by the relay: the client gets nothing more
 }
 
 func runNats(relayed *relayed) {

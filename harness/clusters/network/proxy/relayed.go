@@ -25,6 +25,8 @@ type relayed struct {
 	met    map[*rule]bool
 	asked  map[int16]int64 // by kind of request: when it last came on this connection
 	since  map[*rule]int64 // when a request was last met that follows another one
+	// The relay has closed the connection, and the client knows: nothing passes any more.
+	isClosed bool
 }
 
 func newRelayed(all *answers, relay string, client, server link) *relayed {
@@ -45,8 +47,18 @@ func (c *relayed) run(requests, answers func() error) {
 		c.late.Wait() // they arrive although their sender may have left
 		end(c.server, c.client, err)
 	}()
-	go func() { defer both.Done(); end(c.client, c.server, answers()) }()
+	go func() { defer both.Done(); end(c.client, c.server, c.ended(answers())) }()
 	both.Wait()
+}
+
+// ended is how the client's side ends: what the relay said before it closed must arrive, whatever the broker does.
+func (c *relayed) ended(err error) error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.isClosed {
+		return io.EOF
+	}
+	return err
 }
 
 // ask notes that a request of a kind came, for the rules that wait for one. client is empty where the protocol has no
