@@ -154,6 +154,13 @@ def test_a_channel_or_a_connection_is_closed_before_a_message(
     assert drained(rabbitmq)[:2] == [b"0", b"1"]
 
 
+def sent_and_asked(channel: BlockingChannel) -> None:
+    """Publish messages, and wait for an answer that shows that the channel is open."""
+    for number in range(2):
+        channel.basic_publish("", QUEUE, b"%d" % number)
+    channel.queue_declare(QUEUE, passive=True)
+
+
 def test_a_channel_is_closed_before_a_message_without_a_confirm(
     cluster: BrokerCluster[Any], tmp_path: Path
 ) -> None:
@@ -165,9 +172,7 @@ def test_a_channel_is_closed_before_a_message_without_a_confirm(
         lying(cluster, TOPIC, run, {**step, "nth": 2}),
         pytest.raises(ChannelClosedByBroker) as caught,
     ):
-        for number in range(3):
-            channel.basic_publish("", QUEUE, b"%d" % number)
-        channel.queue_declare(QUEUE, passive=True)
+        sent_and_asked(channel)
     assert caught.value.reply_code == 404
     assert drained(cluster) == [b"0"]
 
