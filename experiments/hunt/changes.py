@@ -121,6 +121,8 @@ def changed(
         rng=rng,
         tried=tried or {},
     )
+    if not data.get("faults") and (said := _add_fault(data, draw)):
+        words.append(said)  # a round without any fault shows little
     for changes in (_FAULT_CHANGES, _SETTING_CHANGES):
         for _ in range(rng.choice(_CHANGES_AT_ONCE)):
             (change,) = rng.choices([*changes], [*changes.values()])
