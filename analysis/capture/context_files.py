@@ -88,6 +88,7 @@ def context_of(
     return Context(
         run_id=manifest.run_id,
         has_offsets=system.has_offsets,
+        orders_by_connection=system.orders_by_connection,
         has_queues_only=all(system.removes_settled(topic.config) for topic in plan.topics),
         term=system.term,
         terms=_terms(leaderships),

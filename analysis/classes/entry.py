@@ -42,6 +42,9 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
         "what the client's settings promise is stated (worker.toml, import.yaml), "
         "and no setting lets its broker drop messages"
     ),
+    "connection-kept": (
+        "it was acknowledged, so its connection was kept: brokers order messages of one connection"
+    ),
     "answers-kept": "no lie that a fault made up, of a broker or a disk, excuses it",
 }
 

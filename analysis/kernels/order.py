@@ -22,8 +22,9 @@ import numpy as np
 
 from analysis.capture.bucket import Array, is_constant, narrow
 from analysis.kernels.history import BucketHistory
-from analysis.kernels.hits import Hits, Note, hits
+from analysis.kernels.hits import BITS, Hits, Note, hits
 from analysis.kernels.labels import count_of, place_of, some_of
+from harness.records import Outcome
 
 _SHOWN = 4
 
@@ -193,12 +194,22 @@ def _hits(history: BucketHistory, s: _Sequence) -> list[Hits]:
                     cls,
                     slot=slots,
                     t_ns=history.times(slots),
+                    unmet=_lost_connection(history, slots) if cls == "producer-reorder" else 0,
                     stream=history.bucket.log["stream"][row].astype(np.int64),
                     row=row,
                     note=words(history, s, at),
                 )
             )
     return found
+
+
+def _lost_connection(history: BucketHistory, slots: Array) -> Array:
+    """Return the missing evidence of late messages, bits by message: a message without an
+    acknowledgement may have been on a connection that had ended, where brokers keep the order of
+    each connection only."""
+    answered = history.outcome[slots] == Outcome.OK
+    is_kept = answered | (not history.context.orders_by_connection)
+    return np.where(is_kept, 0, BITS["connection-kept"])
 
 
 def _repeat_words(history: BucketHistory, s: _Sequence, at: Array) -> Callable[[int], Note]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from harness.records import Outcome
 from tests.oracles.facts import Facts, Hit, Identity, Place, Row, identity, place
 from tests.oracles.logged import time_of
 
@@ -42,7 +43,11 @@ def order(facts: Facts) -> list[Hit]:
             if name in repeats:
                 hits.append(Hit("premature-then-repeat", name, t_ns=time_of(facts, name)))
             elif late:
-                hits.append(Hit("producer-reorder", name, t_ns=time_of(facts, name)))
+                may_be_cut = (
+                    facts.context.orders_by_connection and facts.sent[name]["outcome"] != Outcome.OK
+                )
+                unmet = frozenset({"connection-kept"} if may_be_cut else ())
+                hits.append(Hit("producer-reorder", name, "", unmet, time_of(facts, name)))
     return hits
 
 

@@ -520,6 +520,27 @@ def test_errors_that_a_fault_made_up_accuse_no_client_that_reports_them(
 
 
 @pytest.mark.parametrize(
+    ("system", "outcome", "status"),
+    [
+        ("nats", "info", Status.SUSPECT),
+        ("nats", "ok", Status.VIOLATION),
+        ("kafka", "info", Status.VIOLATION),
+    ],
+)
+def test_what_was_on_a_connection_that_ended_may_come_late_where_order_is_by_connection(
+    system: str, outcome: str, status: Status
+) -> None:
+    """An unanswered message was on its way by the old connection, while the client sent the next
+    one by a new connection."""
+    h = History(system=system).send(0).send(1, outcome).send(2).log(0, 2, 1)
+    context = context_from(h)
+    found = [e for e in judged(h, context).episodes if e.cls == "producer-reorder"]
+    assert [
+        status_of("producer-reorder", e.split, context.promise(e.instance), e.unmet) for e in found
+    ] == [status]
+
+
+@pytest.mark.parametrize(
     ("permits", "lasts", "status"),
     [
         ("acknowledge", (0, 9_000), Status.SUSPECT),

@@ -127,6 +127,7 @@ class Nats(System):
         "metadata": ("*/meta.inf", "*/meta.sum", "*.idx"),
     }
     has_offsets = True
+    orders_by_connection = True
     reads_replicas = True
     runs_applications = True
     first_position = 1  # sequences of a stream
