@@ -41,6 +41,7 @@ run: setup ## three Kafka brokers, 50,000 msg/s, faults, a verdict and a report 
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@$(BIN)/python docs/generate.py --check || { echo 'these pages are stale: make docs'; exit 1; }
 	$(BIN)/mypy
 	@set -e; for program in workers/*/worker.py; do \
 	  folder=$$(dirname $$program); echo "mypy $$folder"; \
