@@ -220,7 +220,7 @@ func (c *amqpConversation) send(frame *amqpFrame) error {
 	}
 	passes := true
 	if frame.method != 0 {
-		c.ask(frame.method, "")
+		c.ask(frame.method, nil)
 		var err error
 		if passes, err = c.note(channel, frame); err != nil {
 			return err
@@ -263,7 +263,7 @@ func (c *amqpConversation) note(channel *amqpChannel, frame *amqpFrame) (passes 
 	isAnswered := request.tag != 0 || frame.method != basicPublish && !slices.Contains(amqpUnanswered, frame.method)
 	skipped, after := false, func() {}
 	for _, each := range c.all.of(c.relay, frame.method) {
-		if !c.chooses(each, "") {
+		if !c.chooses(each, nil) {
 			continue
 		}
 		isError := each.Act == "error"

@@ -95,12 +95,12 @@ func (c *conversation) note(request *frame, bytes []byte) (passed, ended bool) {
 	waiting := &sent{number: request.number}
 	for _, each := range c.all.of(c.relay, request.kind) {
 		if each.Act == "flip" && request.kind == int16(kmsg.Produce) {
-			if c.chooses(each, request.client) {
+			if c.chooses(each, &request.client) {
 				each.count(request.describe(""), request.read() && flipOne(recordsOf(request.request)))
 			}
 			continue
 		}
-		if !c.chooses(each, request.client) {
+		if !c.chooses(each, &request.client) {
 			continue
 		}
 		if each.Act == "drop" && each.Instead {
@@ -127,7 +127,7 @@ func (c *conversation) note(request *frame, bytes []byte) (passed, ended bool) {
 		}
 		waiting.frame, waiting.rules = request, append(waiting.rules, each)
 	}
-	c.ask(request.kind, request.client)
+	c.ask(request.kind, &request.client)
 	c.waiting = append(c.waiting, waiting)
 	c.answerHere()
 	return waiting.instead == nil, false

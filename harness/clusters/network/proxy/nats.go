@@ -277,7 +277,7 @@ func (c *natsConversation) see(line *natsLine) *natsRequest {
 	}
 	request := line.request()
 	if request != nil {
-		c.ask(request.kind, "")
+		c.ask(request.kind, nil)
 	}
 	return request
 }
@@ -293,7 +293,7 @@ func (c *natsConversation) send(request *natsRequest, bytes []byte, rules []*rul
 	}
 	var closing *rule
 	for _, each := range rules {
-		if !c.chooses(each, "") {
+		if !c.chooses(each, nil) {
 			continue
 		}
 		if each.Act == "detach" {

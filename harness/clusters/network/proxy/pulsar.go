@@ -277,7 +277,7 @@ func (c *pulsarConversation) requests() error {
 			return err
 		}
 		c.mutex.Lock()
-		c.ask(kind, "")
+		c.ask(kind, nil)
 		c.mutex.Unlock()
 		rules := c.all.of(c.relay, kind)
 		if len(rules) == 0 {
@@ -329,7 +329,7 @@ func (c *pulsarConversation) note(request *command, bytes []byte, rules []*rule)
 	called, answered := request.call()
 	waiting := &pulsarRequest{command: request}
 	for _, each := range rules {
-		if !c.chooses(each, "") {
+		if !c.chooses(each, nil) {
 			continue
 		}
 		if each.Act == "detach" {

@@ -61,18 +61,19 @@ func (c *relayed) ended(err error) error {
 	return err
 }
 
-// ask notes that a request of a kind came, for the rules that wait for one. client is empty where the protocol has no
-// name of it: such a rule knows the requests of its own connection only. The mutex is held.
-func (c *relayed) ask(kind int16, client string) {
-	if client == "" {
+// ask notes that a request of a kind came, for the rules that wait for one. client is nil where the protocol has no
+// name of it: such a rule knows the requests of its own connection only. A client may choose the empty name. The mutex
+// is held.
+func (c *relayed) ask(kind int16, client *string) {
+	if client == nil {
 		c.asked[kind] = c.all.asked.count.Add(1)
 		return
 	}
-	c.asked[kind] = c.all.asked.add(client, kind)
+	c.asked[kind] = c.all.asked.add(*client, kind)
 }
 
 // chooses decides whether a rule meets a request of a client, and counts it. The mutex is held.
-func (c *relayed) chooses(by *rule, client string) bool {
+func (c *relayed) chooses(by *rule, client *string) bool {
 	first := !c.met[by]
 	c.met[by] = true
 	return by.chooses(first, c.isNext(by, client))
@@ -80,13 +81,13 @@ func (c *relayed) chooses(by *rule, client string) bool {
 
 // isNext says whether a request is the first that a rule is about since the one that the rule waits for: on this
 // connection, or of this client if none was on this connection.
-func (c *relayed) isNext(by *rule, client string) bool {
+func (c *relayed) isNext(by *rule, client *string) bool {
 	if by.After < 0 {
 		return false
 	}
 	last, here := c.asked[by.After]
-	if !here && client != "" {
-		last = c.all.asked.of(client, by.After)
+	if !here && client != nil {
+		last = c.all.asked.of(*client, by.After)
 	}
 	if last <= c.since[by] {
 		return false
