@@ -355,6 +355,17 @@ require:
 """
 
 
+def test_a_virtual_host_that_a_node_did_not_start_is_started(cluster: RabbitMqCluster) -> None:
+    """A node leaves it out if another node makes it while both start."""
+    admin = cluster.admin
+    link = admin._links["rabbitmq-2"]
+    host = admin._virtual_host.encode()
+    link.call("rabbit_vhost_sup_sup", "stop_and_delete_vhost", host)
+    assert str(link.call("rabbit_vhost_sup_sup", "is_vhost_alive", host)) == "false"
+    admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)
+    assert str(link.call("rabbit_vhost_sup_sup", "is_vhost_alive", host)) == "true"
+
+
 @pytest.mark.extended
 def test_named_producers_of_the_stream_protocol_store_each_message_once(
     tmp_path: Path, spark: object

@@ -61,6 +61,8 @@ _TAKES_PART: Final = ("leader", "follower")
 #: Places in RabbitMQ's record of a queue (`amqqueue`).
 _NAME, _ARGUMENTS, _PID, _MIRRORS, _MIRRORS_IN_SYNC = 1, 5, 6, 7, 8
 _TYPE, _TYPE_STATE, _FIELDS = 19, 20, 21
+#: Words of a node that does not serve a virtual host, though the cluster has it.
+_HOST_DOWN: Final = "is down"
 _STREAM_TYPE: Final = "rabbit_stream_queue"
 #: The system of Raft groups that quorum queues are in.
 _QUORUM_QUEUES: Final = "quorum_queues"
@@ -704,8 +706,17 @@ class RabbitMqAdmin:
         queues = [self._theirs(one) for one in self._queues() if _topic(one) in topics]
         for name, amqp in self._amqp.items():
             if reason := amqp.failure(queues, self._probe_queue(name), run_tag):
+                if _HOST_DOWN in reason:
+                    self._start_host(name)
                 return f"{name}: {reason}"
         return ""
+
+    def _start_host(self, name: str) -> None:
+        """Start our virtual host on a node. A node does not start one that another node makes while
+        it starts itself: ``rabbitmqctl restart_vhost`` is for that."""
+        with suppress(NoAnswer, Refused):  # readiness is asked again
+            host = self._virtual_host.encode()
+            self._links[name].call("rabbit_vhost_sup_sup", "start_vhost", host)
 
     def close(self) -> None:
         """Drop all connections. Idempotent; a later call opens them again."""

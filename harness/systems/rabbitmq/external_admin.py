@@ -50,6 +50,9 @@ class ExternalRabbitMqAdmin(RabbitMqAdmin):
         self._note(queue)
         return queue
 
+    def _start_host(self, name: str) -> None:
+        """Do nothing: a virtual host of others is theirs to start."""
+
     def create_topics(self, topics: Sequence[TopicSettings]) -> None:
         """Create topics; see `RabbitMqAdmin.create_topics`.
 
