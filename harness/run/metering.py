@@ -89,6 +89,6 @@ def _usage(pid: int | None) -> dict[str, float] | None:
             }
     except psutil.Error:
         return None
-    with contextlib.suppress(psutil.Error):  # those of a process of another user cannot be read
+    with contextlib.suppress(psutil.Error):  # processes of other users cannot be read
         usage["descriptors"] = process.num_fds()
     return usage
