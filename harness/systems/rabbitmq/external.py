@@ -138,7 +138,7 @@ def _clock_apart(at: Endpoint, cookie: Secret) -> tuple[float, float] | None:
         before = time.time()
         there = int(link.call("erlang", "system_time", Atom("millisecond"))) / 1000
         after = time.time()
-    except (NoAnswer, Refused):
+    except (NoAnswer, Refused, TypeError, ValueError):  # the answer may be no number
         return None
     finally:
         link.close()
