@@ -1,11 +1,12 @@
 """Measures the cost of recording every send: one producer with capture on and off, interleaved.
 
-    python -m bench.capture_overhead [--client confluent-kafka] [--rounds 5] [--seconds 8] [--json]
+    python -m bench.capture_overhead [--system kafka] [--client confluent-kafka] [--rate 50000]
+                                     [--rounds 5] [--seconds 8] [--json]
 
-Two loads: unlimited (the ratio of the rates) and 50,000 msg/s (CPU time a message; at the unlimited
-rate a process also burns CPU waiting for room). Targets: at most 10 % of the unlimited rate, at
-most 0.6 CPU-s per million sends for recording and sealing together (bench/seal.py has the other
-part).
+Two loads: unlimited (the ratio of the rates) and a rate that the client sustains (CPU time a
+message; at the unlimited rate a process also burns CPU waiting for room). Targets: at most 10 % of
+the unlimited rate, at most 0.6 CPU-s per million sends for recording and sealing together
+(bench/seal.py has the other part).
 """
 
 from __future__ import annotations
@@ -14,22 +15,24 @@ import argparse
 import json
 import sys
 from statistics import median
+from typing import Final
 
 from bench.arms import cluster_of
 from bench.producing import Sample, producers_of, run_producer
 from harness.records import RAW_SENDS
 
-UNLIMITED, STEADY = 0.0, 50_000.0
+UNLIMITED = 0.0
+SYSTEMS: Final = ("kafka", "pulsar", "nats", "rabbitmq", "qpid")
 
 
 def measure(
-    client: str, rounds: int, seconds: float, payload: int
+    system: str, client: str, steady: float, rounds: int, seconds: float, payload: int
 ) -> dict[tuple[float, bool], list[Sample]]:
     """Samples by (rate, capture). Arms swap places every round, so that neither is always first."""
     found: dict[tuple[float, bool], list[Sample]] = {}
-    with cluster_of("kafka") as (cluster, root):
+    with cluster_of(system) as (cluster, root):
         for number in range(rounds):
-            for rate in (UNLIMITED, STEADY):
+            for rate in (UNLIMITED, steady):
                 for capture in (True, False) if number % 2 else (False, True):
                     sample = run_producer(
                         cluster, root / f"p-{number}-{rate:.0f}-{capture}",
@@ -45,7 +48,7 @@ def measure(
     return found
 
 
-def summary(found: dict[tuple[float, bool], list[Sample]]) -> dict[str, float]:
+def summary(found: dict[tuple[float, bool], list[Sample]], steady: float) -> dict[str, float]:
     """Return the medians with and without capture, and their ratios."""
 
     def middle(rate: float, capture: bool, name: str) -> float:
@@ -57,11 +60,11 @@ def summary(found: dict[tuple[float, bool], list[Sample]]) -> dict[str, float]:
         "unlimited_on_per_s": round(on),
         "unlimited_off_per_s": round(off),
         "overhead_ratio": round(1 - median(a.rate_per_s / b.rate_per_s for a, b in pairs), 4),
-        "steady_on_per_s": round(middle(STEADY, True, "rate_per_s")),
+        "steady_on_per_s": round(middle(steady, True, "rate_per_s")),
         "recording_cpu_s_per_million": round(
-            middle(STEADY, True, "cpu_us") - middle(STEADY, False, "cpu_us"), 3
+            middle(steady, True, "cpu_us") - middle(steady, False, "cpu_us"), 3
         ),
-        "producer_cpu_s_per_million": round(middle(STEADY, True, "cpu_us"), 3),
+        "producer_cpu_s_per_million": round(middle(steady, True, "cpu_us"), 3),
         "raw_bytes_a_send": RAW_SENDS.itemsize,
     }
 
@@ -70,13 +73,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--client", default="confluent-kafka", choices=producers_of("kafka"))
+    parser.add_argument("--system", default="kafka", choices=SYSTEMS)
+    parser.add_argument("--client", help="default: the first of the system")
+    parser.add_argument("--rate", type=float, default=50_000, help="a rate that it sustains")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--payload", type=int, default=150)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    result = summary(measure(args.client, args.rounds, args.seconds, args.payload))
+    clients = producers_of(args.system)
+    if args.client is not None and args.client not in clients:
+        parser.error(f"argument --client: must be one of: {', '.join(clients)}")
+    client = args.client or clients[0]
+    found = measure(args.system, client, args.rate, args.rounds, args.seconds, args.payload)
+    result = summary(found, args.rate)
     if args.json:
         print(json.dumps(result))
         return

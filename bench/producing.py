@@ -21,10 +21,12 @@ from harness.contracts.worker import (
     StatsLine,
     TopicPart,
 )
-from harness.protocols.cluster import TopicSettings
+from harness.protocols.cluster import HasNamespaces, TopicSettings
 from harness.run.worker_process import Message, WorkerProcess
+from harness.systems import SYSTEMS
 from harness.systems.kafka.assembly import KafkaCluster
 from harness.workers import launch, load_worker, worker_names
+from harness.workers.spec import WorkerSpec
 
 PARTITIONS = 12
 WARM_UP_S = 2.0
@@ -60,14 +62,31 @@ def nodes_cpu_s(cluster: BrokerCluster[Any]) -> float:
 
 def fresh_topic(cluster: KafkaCluster, partitions: int = PARTITIONS) -> str:
     """A new topic that works: leaders, replicas, a probe through every partition."""
-    name = f"bench-{uuid.uuid4().hex[:8]}"
-    cluster.admin.create_topics([TopicSettings(name, partitions, 3, {"min.insync.replicas": "2"})])
-    cluster.admin.wait_ready([name], timeout_s=60, run_tag=1)
+    (name,) = fresh_topics(cluster, partitions)
     return name
 
 
+def fresh_topics(cluster: BrokerCluster[Any], partitions: int) -> dict[str, str]:
+    """New topics that work, by their names in brokerstorm -> the brokers' names for them.
+
+    One topic with so many partitions, with three replicas where brokers keep replicas; on systems
+    of queues, so many topics, as a queue has no partitions.
+    """
+    system, tag = SYSTEMS[cluster.system], uuid.uuid4().int & 0x7FFFFFFF
+    names = [f"bench-{tag:08x}"]
+    if system.is_queue:
+        names = [f"bench-{tag:08x}-{number}" for number in range(partitions)]
+    if isinstance(cluster.admin, HasNamespaces):
+        cluster.admin.enter_namespace(system.namespace(tag))
+    config = {"min.insync.replicas": "2"} if cluster.system == "kafka" else {}
+    each = 1 if system.is_queue else partitions
+    cluster.admin.create_topics([TopicSettings(name, each, 3, config) for name in names])
+    cluster.admin.wait_ready(names, timeout_s=60, run_tag=tag)
+    return {name: system.address(name, tag) for name in names}
+
+
 def run_producer(
-    cluster: KafkaCluster,
+    cluster: BrokerCluster[Any],
     folder: Path,
     *,
     rate: float,
@@ -90,19 +109,23 @@ def run_producer(
         WorkerError: a worker did not start.
         RuntimeError: one did not end in time.
     """
-    topic, words = fresh_topic(cluster, partitions), load_worker(library).contract
+    topics = fresh_topics(cluster, partitions)
+    each = partitions // len(topics)
+    made = load_worker(library, system=cluster.system)
+    words = made.contract
     options = {**words.words("durable"), **words.words("linger", ms=linger_ms)}
-    client = ClientPart(library=library, version=_version(cluster, library), options=options)
-    lanes = LanePart(
-        topic=topic, mode="partition", first=0, count=partitions, partitions=partitions
-    )
+    client = ClientPart(library=library, version=_version(cluster, made), options=options)
+    lanes = [
+        LanePart(topic=topic, mode="partition", first=0, count=each, partitions=each)
+        for topic in topics
+    ]
 
     def spec(n: int) -> ProcessSpec:
-        part = producer_part([lanes], rate, seconds, payload, instance=n, capture=capture)
+        part = producer_part(lanes, rate, seconds, payload, instance=n, capture=capture)
         part = part.model_copy(update={"payload_template": template})
-        place = folder / f"p-{n}"
+        place, admin_url = folder / f"p-{n}", cluster.admin_url
         return bench_spec(
-            "kafka", place, cluster.bootstrap, "", {topic: topic}, partitions, client, part
+            cluster.system, place, cluster.bootstrap, admin_url, topics, each, client, part
         )
 
     workers = [start(spec(n), cluster.security) for n in range(1, producers + 1)]
@@ -111,13 +134,15 @@ def run_producer(
     finally:
         for worker, _ in workers:
             worker.stop()
-        cluster.admin.delete_topics([topic])
+        cluster.admin.delete_topics(list(topics))
     begin_ns, end_ns = (t0_ns + int(s * 1e9) for s in (WARM_UP_S, WARM_UP_S + seconds))
     sample = _together([sample_of(stats, begin_ns, end_ns) for _, stats in workers])
     return replace(sample, brokers_cpu_us=brokers_s / (sample.rate_per_s * seconds) * 1e6)
 
 
-def _send(cluster: KafkaCluster, workers: list[WorkerProcess], seconds: float) -> tuple[int, float]:
+def _send(
+    cluster: BrokerCluster[Any], workers: list[WorkerProcess], seconds: float
+) -> tuple[int, float]:
     """Warm-up, load and drain; when the first began, and the CPU seconds of all nodes during the
     load."""
     for worker in workers:
@@ -193,9 +218,9 @@ def bench_spec(
     )
 
 
-def _version(cluster: KafkaCluster, library: str) -> str:
+def _version(cluster: BrokerCluster[Any], made: WorkerSpec) -> str:
     """Return the brokers' version for Kafka's own client; empty = the default."""
-    build = load_worker(library).java
+    build = made.java
     return cluster.version if build and build.clients[0].name == "kafka-clients" else ""
 
 
@@ -210,7 +235,7 @@ def start(
             stats.append(worker.stats)
 
     worker = WorkerProcess(spec, Path(spec.capture_dir), on_message=keep)
-    made = load_worker(spec.client.library)
+    made = load_worker(spec.client.library, system=spec.system)
     argv, env = launch(made, spec.client.version)
     worker.start(argv, env, made.secure_options(security))
     return worker, stats

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.admin.failover import NoAnswer, NotThere
+from harness.admin.failover import AlreadyThere, NoAnswer, NotThere
 from harness.contracts.rows import Bounds
-from harness.protocols.cluster import Endpoint, Node, StoredMessage
+from harness.protocols.cluster import Endpoint, Node, StoredMessage, TopicSettings
 from harness.systems.nats import messages
 from harness.systems.nats.admin import NatsAdmin
 from harness.systems.nats.link import place_of
@@ -143,3 +143,23 @@ def test_the_position_of_a_group_is_what_it_has_acknowledged_without_a_gap(
 
     monkeypatch.setattr(admin._api, "ask", ask)
     assert admin.committed_offsets("billing", ["orders"]) == {"orders-0": 8, "orders-1": -1}
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["others", "ours"])
+def test_a_stream_belongs_to_others_only_if_it_was_there_before(
+    monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """A server that made a stream and answered too late is asked again: the stream exists then."""
+    at = Endpoint("127.0.0.1", 1)
+    admin = NatsAdmin([Node("nats-1", 1, at, at, at, Path())])
+    names = ["orders-0"] if there else []
+
+    def ask(what: str, body: Any = None) -> dict[str, Any]:
+        if what == "STREAM.NAMES":
+            return {"streams": names, "total": len(names)}
+        return {"did_create": False, "config": body}
+
+    monkeypatch.setattr(admin._api, "ask", ask)
+    expected = pytest.raises(AlreadyThere, match="exists already") if there else nullcontext()
+    with expected:
+        admin.create_topics([TopicSettings("orders", 1, 3)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
@@ -216,12 +216,18 @@ class NatsAdmin:
                 known.
             EnvironmentNotReady: no answer; JetStream is disabled, or has no room.
         """
+        before = frozenset(self._api.pages("STREAM.NAMES", "streams"))
         for topic in topics:
             for partition in range(topic.partitions):
-                self._make(f"{topic.name}-{partition}", topic)
+                self._make(f"{topic.name}-{partition}", topic, before)
             self._made[topic.name] = topic.partitions
 
-    def _make(self, stream: str, topic: TopicSettings) -> None:
+    def _make(self, stream: str, topic: TopicSettings, before: Collection[str]) -> None:
+        """Create one stream. ``before``: the streams that there were, by the servers' names.
+
+        A server that answers too late is asked again, or another one is. The second answer then
+        says that the stream exists, so only a stream that was there before belongs to others.
+        """
         name = self._theirs(stream)
         asked = {key: native(value) for key, value in topic.config.items()}
         config = {
@@ -229,7 +235,7 @@ class NatsAdmin:
             "name": name, "subjects": [name], "num_replicas": topic.replication,
         }  # fmt: skip
         made = self._api.ask(f"STREAM.CREATE.{name}", config)
-        if not made.get("did_create"):
+        if not made.get("did_create") and name in before:
             raise AlreadyThere(f"stream {name} exists already", hint="choose another topic name")
         said = made.get("config") or {}
         unheeded = [key for key, value in asked.items() if said.get(key, _absent(value)) != value]

@@ -3,7 +3,7 @@ there, and every one that is made was written down before."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from harness.admin.failover import AlreadyThere
@@ -55,11 +55,11 @@ class ExternalNatsAdmin(NatsAdmin):
             )
         super().create_topics(topics)
 
-    def _make(self, stream: str, topic: TopicSettings) -> None:
+    def _make(self, stream: str, topic: TopicSettings, before: Collection[str]) -> None:
         name = self._theirs(stream)
         self._ledger.add("stream", [name])
         try:
-            super()._make(stream, topic)
+            super()._make(stream, topic, before)
         except AlreadyThere:  # whoever made it, it stays
             self._ledger.remove("stream", [name])
             raise
