@@ -25,11 +25,14 @@ _JSON_SCHEMA: Final = {
 
 
 def parse_seconds(value: object) -> object:
-    """``10s``, ``250ms``, ``2m`` or a plain number of seconds -> float; anything else is left to
-    fail."""
+    """``10s``, ``250ms``, ``2m`` or a plain number of seconds -> a number of seconds.
+
+    Raises:
+        ValueError: it is no duration.
+    """
     if isinstance(value, str) and (match := _DURATION.match(value)):
         return float(match[1]) * _UNIT_S[match[2]]
-    if isinstance(value, str | bool):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError("must be a duration such as 10s, 250ms or 2m")
     return value
 

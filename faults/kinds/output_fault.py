@@ -11,7 +11,7 @@ from faults.kit.clients import NO_RUN
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import FaultKind, Injection
-from faults.kit.params import Inventory, Params
+from faults.kit.params import Inventory, Params, Share
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Proof
@@ -36,8 +36,8 @@ class OutputFaultParams(Params):
         description="`delay`: the request is accepted, and answered late; `refuse`: it is not accepted, and "
         "answered with status 503; `drop`: it is accepted, and the connection is closed without an answer"
     )
-    share: float = Field(
-        1.0, gt=0, le=1, description="share of the requests, spread evenly, that are concerned"
+    share: Share = Field(
+        1.0, description="share of the requests, spread evenly, that are concerned"
     )
     delay: Seconds = Field(1.0, gt=0, description="with `how: delay`: time before the answer")
     for_: Seconds = Field(5.0, alias="for", gt=0, description="how long the fault lasts")

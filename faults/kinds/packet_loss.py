@@ -12,7 +12,7 @@ from faults.kit.cluster_view import ClusterView, ability_of
 from faults.kit.errors import FiringSkipped
 from faults.kit.network import Way
 from faults.kit.node_loss import NodeFault, NodeLoss
-from faults.kit.params import Inventory, NodeParams
+from faults.kit.params import Inventory, NodeParams, Share
 from faults.kit.targets import target_text
 from harness.contracts.ledger import LedgerEntry
 from harness.durations import Seconds
@@ -34,8 +34,8 @@ class PacketLossParams(NodeParams):
         "both",
         description="direction: `in` loses packets to the node, `out` packets from it, `both` both",
     )
-    share: float = Field(
-        0.1, gt=0, lt=1, description="share of the packets that are lost; 0.1 is one in ten"
+    share: Share = Field(
+        0.1, lt=1, description="share of the packets that are lost; 0.1 is one in ten"
     )
     for_: Seconds = Field(5.0, alias="for", gt=0, description="the fault is undone after this time")
 

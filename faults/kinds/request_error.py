@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from faults.kit.answers import AnswerFault, AnswerParams
 from faults.kit.cluster_view import ability_of
+from faults.kit.params import Share
 from harness.contracts.plan import FaultStep
 from harness.durations import Seconds
 from harness.errors import did_you_mean
@@ -35,10 +36,8 @@ class RequestErrorParams(AnswerParams):
         description="with `answered: before`, how long after the answer the broker gets the request; "
         "0: one second",
     )
-    partitions: float = Field(
+    partitions: Share = Field(
         1.0,
-        gt=0,
-        le=1,
         description=(
             "share of the partitions of an answer that get the error, at least one; less than 1 with "
             "`answered: after` only"

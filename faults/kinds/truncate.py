@@ -12,16 +12,14 @@ from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import Instant
 from faults.kit.leadership import TopicFault, refuse_unknown
-from faults.kit.params import Inventory, TopicParams
+from faults.kit.params import Inventory, Share, TopicParams
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import HasPlacement, Proof, TruncatesLogs
 
 
 class TruncateParams(TopicParams):
-    share: float = Field(
+    share: Share = Field(
         0.5,
-        gt=0,
-        le=1,
         description="share of the messages in a partition that is removed, oldest first",
     )
     cuts: dict[int, int] = Field(

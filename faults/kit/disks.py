@@ -12,7 +12,7 @@ from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import StepProblem
-from faults.kit.params import Inventory
+from faults.kit.params import Inventory, Share
 from faults.kit.resources import LimitedUntilWhole, ResourceFault
 from faults.kit.several import SeveralNodesFault, SeveralNodesParams
 from harness.durations import Seconds
@@ -30,8 +30,8 @@ _PLURAL: Final[Mapping[str, str]] = {"read": "reads", "write": "writes", "fsync"
 class DiskParams(SeveralNodesParams):
     """Keys of a fault on operations of disks."""
 
-    share: float = Field(
-        1.0, gt=0, le=1, description="share of these operations that are met; 0.1 is one in ten"
+    share: Share = Field(
+        1.0, description="share of these operations that are met; 0.1 is one in ten"
     )
     files: FileKind = Field(
         "any", description="kind of files that are met: `log`, those with messages, others, or all"

@@ -9,17 +9,59 @@ Times are relative to the start of load.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, get_args
+from typing import Annotated, Any, Final, Protocol, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from harness.durations import Seconds
 from harness.rundir import Document
 from harness.sizes import Size, in_units
 from harness.systems import DEFAULT
+
+_PERCENT: Final = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*%\s*$")
+
+
+def parse_share(value: object) -> float:
+    """``10%`` or ``0.1`` -> 0.1.
+
+    Raises:
+        ValueError: it is no share, or none that is more than 0 and at most 1.
+    """
+    if isinstance(value, str) and (match := _PERCENT.match(value)):
+        share = float(match[1]) / 100
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        share = float(value)
+    else:
+        raise ValueError("must be a share such as 10% or 0.1")
+    if not 0 < share <= 1:
+        raise ValueError("must be more than 0 and at most 1 (100%)")
+    return share
+
+
+#: A share as people write it.
+Share = Annotated[
+    float,
+    BeforeValidator(parse_share),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+                {"type": "string", "pattern": _PERCENT.pattern},
+            ]
+        }
+    ),
+]
 
 
 class InventoryTopic(Protocol):

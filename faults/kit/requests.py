@@ -8,6 +8,7 @@ from typing import Final
 from pydantic import Field
 
 from faults.kit.network import NetworkParams
+from faults.kit.params import Share
 from harness.errors import did_you_mean
 from harness.protocols.cluster import Cluster
 
@@ -19,8 +20,8 @@ class RequestParams(NetworkParams):
         min_length=1,
         description="kinds of requests, as the protocol names them: `[EndTxn]`, `[Produce, Fetch]`",
     )
-    share: float = Field(
-        1.0, gt=0, le=1, description="share of these requests that are met; 0.4 is four in ten"
+    share: Share = Field(
+        1.0, description="share of these requests that are met; 0.4 is four in ten"
     )
 
 

@@ -28,7 +28,7 @@ FAULT_WORDS: Final[dict[str, dict[str, str]]] = {
         "duration": "`for`, such as `for: 10s`",
         "latency": "`delay` of `fault: latency`",
         "correlation": "nothing: packets are lost independently of each other",
-        "percent": "`share`, such as `0.1`",
+        "percent": "`share`, such as `10%`",
         "mode": "`target`: a node, `random` or `all`",
         "selector": "`target`",
         "scheduler": "`at`, or `every` with `jitter`",

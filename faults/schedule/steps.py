@@ -18,14 +18,14 @@ from harness.errors import did_you_mean
 _SENTENCES: Final = {
     "missing": "is missing",
     "extra_forbidden": "unknown key",
-    "tuple_type": "must be a pair such as [20ms, 200ms]",
+    "tuple_type": "must be a list in brackets",
     "too_long": "has too many values",
     "model_type": "must be a mapping of keys and values",
     "dict_type": "must be a mapping of keys and values",
     "string_type": "must be text",
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be a whole number"),
     **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
-    **dict.fromkeys(("float_type", "float_parsing"), "must be a duration such as 10s, 250ms or 2m"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
 }
 
 M = TypeVar("M", bound=Params)

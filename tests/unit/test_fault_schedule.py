@@ -70,6 +70,14 @@ def test_every_stops_early_enough_to_heal_under_load() -> None:
     assert [firing.t_s for firing in timeline.firings] == [10.0, 20.0]
 
 
+def test_a_share_is_a_number_or_a_percentage() -> None:
+    step = {"fault": "truncate", "topic": "orders", "at": 1}
+    shares = [
+        compiled({**step, "share": share}).firings[0].params.share for share in (0.4, "40%", "40 %")
+    ]
+    assert shares == [0.4, 0.4, 0.4]
+
+
 def test_storm_gaps() -> None:
     step = {
         "fault": "leader-move",
@@ -213,7 +221,7 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
         ),
         (
             {"fault": "leader-move", "at": 1, "storm": {"times": 3, "gap": 1}},
-            "faults[0].storm.gap: must be a pair such as [20ms, 200ms], got 1",
+            "faults[0].storm.gap: must be a list in brackets, got 1",
         ),
         (
             {"fault": "leader-move", "at": 1, "moves": {"x": "kafka-1"}},
@@ -222,6 +230,18 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
         (
             {"fault": "kill", "at": 1, "together": "x"},
             "faults[0].together: must be true or false, got 'x'",
+        ),
+        (
+            {"fault": "request-stall", "requests": "Produce", "at": 1},
+            "faults[0].requests: must be a list in brackets, got 'Produce'",
+        ),
+        (
+            {"fault": "request-stall", "requests": ["Produce"], "share": "200%", "at": 1},
+            "faults[0].share: must be more than 0 and at most 1 (100%), got '200%'",
+        ),
+        (
+            {"fault": "packet-loss", "share": "much", "at": 1},
+            "faults[0].share: must be a share such as 10% or 0.1, got 'much'",
         ),
         (
             {"fault": "kill", "at": [1]},
