@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from harness.admin.failover import AlreadyThere
 from harness.admin.made_ledger import MadeLedger
-from harness.errors import UsageError
+from harness.admin.run_names import RunNames
 from harness.protocols.cluster import Node, TopicSettings
 from harness.systems.nats.admin import NatsAdmin
 from harness.systems.nats.monitor import Monitor
@@ -21,8 +20,7 @@ class ExternalNatsAdmin(NatsAdmin):
 
     def __init__(self, nodes: Sequence[Node], made: MadeLedger, **how: Any) -> None:
         super().__init__(nodes, **how)
-        self._ledger = made
-        self._addresses: dict[str, str] = {}
+        self._run = RunNames(made, "stream")
 
     @property
     def monitor(self) -> Monitor:
@@ -32,16 +30,13 @@ class ExternalNatsAdmin(NatsAdmin):
     def name_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:
         """Set the names of topics; see `NamesTopics.name_topics`. Consumers are removed with their
         stream."""
-        self._addresses = dict(addresses)
+        self._run.set(addresses)
 
     def _theirs(self, stream: str) -> str:
-        topic, _, partition = stream.rpartition("-")
-        return f"{self._addresses.get(topic, topic)}-{partition}"
+        return self._run.theirs(stream)
 
     def _ours(self, name: str) -> str:
-        address, _, partition = name.rpartition("-")
-        topic = next((topic for topic, at in self._addresses.items() if at == address), "")
-        return f"{topic}-{partition}" if topic else name
+        return self._run.ours(name) or name
 
     def create_topics(self, topics: Sequence[TopicSettings]) -> None:
         """Create topics; see `NatsAdmin.create_topics`.
@@ -49,26 +44,18 @@ class ExternalNatsAdmin(NatsAdmin):
         Raises:
             UsageError: a topic that is none of this run's.
         """
-        if foreign := [topic.name for topic in topics if topic.name not in self._addresses]:
-            raise UsageError(
-                f"{foreign[0]} is not a topic of this run", hint=", ".join(self._addresses)
-            )
+        self._run.refuse_foreign(topics)
         super().create_topics(topics)
 
     def _make(self, stream: str, topic: TopicSettings, before: Collection[str]) -> None:
-        name = self._theirs(stream)
-        self._ledger.add("stream", [name])
-        try:
+        with self._run.making(self._theirs(stream)):
             super()._make(stream, topic, before)
-        except AlreadyThere:  # whoever made it, it stays
-            self._ledger.remove("stream", [name])
-            raise
 
     def _drop(self, name: str) -> None:
         super()._drop(name)
-        self._ledger.remove("stream", [name])
+        self._run.forget([name])
 
     def delete_made(self, made: Mapping[str, Sequence[str]]) -> None:
         """Delete what a run made, by the servers' names, and strike it out."""
-        for name in made.get("stream", ()):
+        for name in self._run.made_in(made):
             self._drop(name)
