@@ -1,7 +1,7 @@
 """kill -9 of runs amid each kind of fault, then `clean`: nothing of the run may be left.
 
     python -m bench.killed_faults FOLDER [--kinds power-loss,clock-jump] [--kills 10] [--runtime
-    process]
+    process] [--system rabbitmq]
 
 Each run has one fault, a second after its load began, for 40 s if it lasts. Up to three seconds
 after the fault was injected (`--seed` draws) the command is killed, `clean RUN` is called, and this
@@ -36,7 +36,7 @@ from harness.clusters.leftovers import find
 from harness.clusters.limits.groups import groups_left
 from harness.errors import Exit
 from harness.rundir import RunDir, read_jsonl
-from harness.systems import DEFAULT
+from harness.systems import DEFAULT, SYSTEMS
 from harness.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -57,14 +57,20 @@ _BEGINS_S: Final = 180.0
 _POLL_S: Final = 0.05
 
 
-def scenario(kind: str) -> dict[str, Any]:
-    """A short load with one fault of a kind."""
+def scenario(kind: str, on: str = "") -> dict[str, Any]:
+    """A short load with one fault of a kind.
+
+    Args:
+        on: the system; empty = the kind's own.
+    """
     shown = _SHOWN.get(kind, {})
+    if on:
+        shown = {**shown.get("on", {}).get(on, {}), "system": on}
     system = shown.get("system", DEFAULT.name)
     lasts = dict.fromkeys({"for", "down"} & set(keys_of(KINDS[kind].params)), _LASTS)
     step = {"fault": kind, "at": "1s", **lasts, **shown.get("step", {})}
     application = shown.get("application")
-    topic = {} if application else _TOPIC.get(system, {})
+    topic = {} if application else _TOPIC.get(system, {"replication": 3} if on else {})
     return {
         "name": "killed",
         "system": system,
@@ -108,8 +114,11 @@ def _injected(runs: Path) -> RunDir | None:
     return None
 
 
-def kill(folder: Path, kind: str, runtime: str, amid_s: float) -> KilledRun:
+def kill(folder: Path, kind: str, on: str, runtime: str, amid_s: float) -> KilledRun:
     """Start a run, kill it amid its fault, clean up, and look.
+
+    Args:
+        on: as `scenario`.
 
     Raises:
         NotPossible: the machine lacks something.
@@ -117,7 +126,7 @@ def kill(folder: Path, kind: str, runtime: str, amid_s: float) -> KilledRun:
     """
     folder.mkdir(parents=True)
     runs, file = folder / "runs", folder / f"{kind}.yaml"
-    file.write_text(json.dumps(scenario(kind), indent=1))  # JSON is YAML
+    file.write_text(json.dumps(scenario(kind, on), indent=1))  # JSON is YAML
     begun_s = time.monotonic()
     command = _command(runs, "run", str(file), "--offline", "--runtime", runtime)
     log = folder / "said.log"
@@ -181,12 +190,14 @@ def left(run_id: str, folder: Path) -> Iterator[str]:
         yield from (f"{what} {path}" for path in folder.glob(f"runs/**/{pattern}"))
 
 
-def show(folder: Path, kind: str, runtime: str, kills: int, draw: random.Random) -> tuple[str, ...]:
+def show(
+    folder: Path, kind: str, on: str, runtime: str, kills: int, draw: random.Random
+) -> tuple[str, ...]:
     """Kill runs of a kind, and tell of each; what is left."""
     done: list[KilledRun] = []
     for number in range(1, kills + 1):
         try:
-            one = kill(folder / f"{kind}-{number}", kind, runtime, draw.uniform(0, _AMID_S))
+            one = kill(folder / f"{kind}-{number}", kind, on, runtime, draw.uniform(0, _AMID_S))
         except NotPossible as why:
             print(f"{kind}: left out: {why}", flush=True)
             return ()
@@ -209,6 +220,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS))
     parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--system", choices=SYSTEMS, default="")
     parser.add_argument("--runtime", choices=("process", "docker"), default="process")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
@@ -220,7 +232,7 @@ def main() -> None:
     wrong: list[str] = []
     for kind in given.kinds:
         draw = random.Random(f"{given.seed}:{kind}")
-        wrong += show(folder, kind, given.runtime, given.kills, draw)
+        wrong += show(folder, kind, given.system, given.runtime, given.kills, draw)
     print("\n".join(wrong) or "nothing is left of any")
     raise SystemExit(1 if wrong else 0)
 
