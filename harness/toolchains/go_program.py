@@ -62,6 +62,10 @@ class GoProgram:
         digest = hashlib.sha256(made_of.encode()).hexdigest()[:12]
         return cache_folder() / "programs" / f"{self.name}-{self.version}-{digest}" / self.name
 
+    def parts(self) -> dict[str, Path]:
+        """Return the files of the program in an image, by their names there; `fetch` makes them."""
+        return {self.name: self.place}
+
     def require_tools(self) -> None:
         """Raise unless this machine has what builds it.
 

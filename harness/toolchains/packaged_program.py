@@ -98,6 +98,14 @@ class PackagedProgram:
         report(f"{self.name} {self.version} unpacked", 1.0)
         return place
 
+    def parts(self) -> dict[str, Path]:
+        """Return the files of the program in an image, by their names there; `fetch` makes them.
+        Pages and configuration of the packages are left out.
+        """
+        root = self.place.parent / _TREE / "usr"
+        found = (path for path in (root / "lib").rglob("*") if path.is_file())
+        return {str(path.relative_to(root)): path for path in sorted(found)}
+
     def released(self) -> list[str]:
         """Versions that this machine's index and the suites have, in no order.
 

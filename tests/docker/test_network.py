@@ -54,6 +54,7 @@ ORDERS = {
     "kafka": TopicSettings("orders", 6, 3, {"min.insync.replicas": "2"}),
     "pulsar": TopicSettings("orders", 1, 1),
     "qpid": TopicSettings("orders", 1, 1),
+    "rabbitmq": TopicSettings("orders", 1, 3, {"x-queue-type": "quorum"}),
 }
 
 
@@ -194,6 +195,11 @@ OTHERS = {
         {"fault": "latency", "target": "qpid-2", "link": "all", "delay": "300ms"},
         {"fault": "partition", "target": "leader-of:orders"},
         {"fault": "partition", "target": "leader-of:orders", "link": "peers"},
+    ],
+    ("rabbitmq", ""): [
+        {"fault": "latency", "target": "rabbitmq-2", "link": "all", "delay": "300ms"},
+        {"fault": "partition", "target": "leader-of:orders", "link": "peers"},
+        {"fault": "partition", "target": "leader-of:orders"},
     ],
     ("pulsar", "small"): [
         {"fault": "latency", "target": "bookie-1", "link": "peers", "delay": "300ms"},

@@ -432,6 +432,30 @@ def test_a_stranger_does_not_join_servers_in_containers(
 
 
 @pytest.mark.extended
+def test_nodes_of_rabbitmq_in_containers_share_a_cookie_that_no_file_holds(
+    image: Callable[..., Any], tmp_path: Path, engine: Any
+) -> None:
+    """A node that was killed joins the others again, with a cookie from its environment."""
+    image("rabbitmq")
+    folder = tmp_path / "cluster"
+    cluster = open_cluster("rabbitmq", run_id=new_run_id(), folder=folder, runtime="docker")
+    try:
+        cluster.up(timeout_s=UP_S)
+        cluster.runtime.kill("rabbitmq-2")
+        assert cluster.admin.registered() == {"rabbitmq-1", "rabbitmq-3"}
+        cluster.runtime.start("rabbitmq-2")
+        cluster.admin.wait_ready([], timeout_s=UP_S, run_tag=1)
+        password = cluster.runtime.management.secret_file.read_text()
+        container = docker_engine.containers(engine, cluster.runtime.run_id)[0]
+        _, seen = container.exec_run(["cat", "/proc/1/environ"])
+        assert (b"BINDIR=" in seen, password.encode() in seen) == (True, False)
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert [path for path in files if password in path.read_text(errors="replace")] == []
+    finally:
+        cluster.down()
+
+
+@pytest.mark.extended
 def test_administration_of_pulsar_in_containers_is_for_the_harness_alone(
     image: Callable[..., Any], tmp_path: Path, engine: Any
 ) -> None:

@@ -205,13 +205,13 @@ def test_a_stand_in_built_before_its_jars_were_resolved_is_not_built_again(
     assert builds == [first.recipe]
 
 
-def test_a_system_without_containers_needs_no_image(
+def test_a_version_without_containers_needs_no_image(
     docker_command: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(docker_engine, "connect", lambda: Engine({}))
-    check = found("rabbitmq", "3.10.8")["images"]
+    check = found("pulsar", "2.8.1")["images"]
     assert (check.ok, check.remedy) == (False, "use --runtime process")
-    assert "run as processes only" in check.text
+    assert "one address of a broker only" in check.text
 
 
 @pytest.mark.parametrize(

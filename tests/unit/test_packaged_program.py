@@ -66,6 +66,17 @@ def test_it_is_unpacked_once_with_the_script_that_starts_it(tools: Path, tmp_pat
     assert made.fetch() == place, "what is there is not fetched again"
 
 
+def test_an_image_has_its_libraries_and_not_its_pages(tools: Path, tmp_path: Path) -> None:
+    files = "usr/lib/thing/one usr/share/doc/page"
+    write(
+        tools / "dpkg-deb",
+        f'mkdir -p "$3/usr/lib/thing" "$3/usr/share/doc" && cd "$3" && touch {files}',
+    )
+    made = program(tmp_path)
+    library = made.fetch().parent / "root" / "usr" / "lib" / "thing" / "one"
+    assert made.parts() == {"lib/thing/one": library}
+
+
 def test_its_versions_are_those_of_the_index_without_epoch_and_revision(
     tools: Path, tmp_path: Path
 ) -> None:

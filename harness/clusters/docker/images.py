@@ -10,9 +10,7 @@ from harness.clusters.layout.compose import ClusterLayout
 from harness.errors import EnvironmentNotReady
 from harness.toolchains.jars import Progress
 
-BUILD_HINT = (
-    "`brokerstorm fetch --images` builds it from the published jars; or use --runtime process"
-)
+BUILD_HINT = "`brokerstorm fetch --images` builds a stand-in; or use --runtime process"
 _ASK_S = 4
 _PULL_S = 900.0
 _MB = 2**20

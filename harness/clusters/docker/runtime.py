@@ -173,12 +173,13 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         del self._ids[node]
 
     def _write_conf(self, node: Node) -> None:
-        """The user inside the container is another one: what it reads must be open to everybody."""
+        """The user inside the container is another one: what it reads, or starts, must be open to
+        everybody."""
         self.layout.write_conf(node)
         conf = NodeFolder(node.folder).conf
         conf.chmod(0o755)
         for path in conf.iterdir():
-            path.chmod(0o644)
+            path.chmod(0o755 if path.read_bytes().startswith(b"#!") else 0o644)
 
     def adopt(self) -> None:
         self.detours.adopt()

@@ -92,8 +92,8 @@ def provide(client: Any, spec: ClusterLayout, *, on_progress: Progress | None = 
 def _software(spec: ClusterLayout, on_progress: Progress | None) -> dict[str, Path]:
     """The files that the process runtime would use, by their names in the build context."""
     if spec.program:
-        program = spec.program.fetch(on_progress=on_progress)
-        return {f"program/{program.name}": program}
+        spec.program.fetch(on_progress=on_progress)
+        return {f"program/{name}": path for name, path in spec.program.parts().items()}
     jars = artifacts.resolve(spec.artifacts, on_progress=on_progress)
     return {f"jars/{path.name}": path for path in sorted(jars.glob("*.jar"))}
 

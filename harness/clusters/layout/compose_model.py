@@ -101,7 +101,7 @@ _OF_THE_PLUGIN: Final = (
         "hostname",
         "labels",
     ),
-    *("mem_limit", "networks", "ports", "stop_grace_period"),
+    *("mem_limit", "networks", "ports", "stop_grace_period", "user"),
 )
 _ANYTHING: dict[str, Any] = dict.fromkeys(_OF_THE_PLUGIN, (Any, None))
 _Plugin = create_model("_Plugin", __base__=_ComposePart, **_ANYTHING)

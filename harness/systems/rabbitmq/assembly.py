@@ -59,8 +59,5 @@ class _RabbitMq(Assembly):
         text = f"{len(flags) - len(off)} of {len(flags)} enabled"
         return {"feature flags": f"{text}; not {', '.join(off)}" if off else text}
 
-    def why_no_containers(self, version: str) -> str:
-        return "brokers of RabbitMQ run as processes only"
-
 
 ASSEMBLY = _RabbitMq()
