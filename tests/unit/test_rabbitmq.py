@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 from harness.admin.failover import NoAnswer
 from harness.connections.file import Connection, read_connection
 from harness.connections.secret import Secret
+from harness.connections.security import ANYBODY
 from harness.contract import checks_of
 from harness.contracts.plan import PromisePlan, TopicPlan
-from harness.errors import BrokerstormError, ScenarioError, UsageError
+from harness.errors import BrokerstormError, EnvironmentNotReady, ScenarioError, UsageError
 from harness.plan.build import build_plan
 from harness.plan.promise import PromiseContext
 from harness.plan.settings import producer_settings
@@ -25,6 +27,7 @@ from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.scenario.file import load_scenario
 from harness.scenario.model import RequireSpec
 from harness.systems import SYSTEMS
+from harness.systems.rabbitmq import amqp
 from harness.systems.rabbitmq.admin import (
     Queue,
     RabbitMqAdmin,
@@ -524,6 +527,40 @@ def test_the_leader_of_a_stream_has_its_writer(
     assert (state.leader, state.in_sync, state.replicas) == (leader, in_sync, NAMES)
 
 
+# ----- declarations -------------------------------------------------------------------------------
+
+
+class Closing:
+    """A connection and its channel, on which the broker refuses a declaration."""
+
+    is_open = False
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def channel(self) -> Closing:
+        return self
+
+    def queue_declare(self, queue: str, *, passive: bool = False, **more: Any) -> None:
+        if passive:
+            raise ChannelClosedByBroker(404, "NOT_FOUND")
+        raise ConnectionClosedByBroker(541, self._text)
+
+
+def test_a_type_of_queue_that_is_switched_off_names_its_feature_flag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = (
+        "INTERNAL_ERROR - Cannot declare a queue 'queue 'orders-0' in vhost 'brokerstorm'' of type"
+        " 'rabbit_quorum_queue' on node 'rabbit@one': the corresponding feature flag is disabled"
+    )
+    monkeypatch.setattr(amqp.pika, "BlockingConnection", lambda parameters: Closing(text))
+    node = amqp.Amqp(Endpoint("127.0.0.1", 1), ANYBODY.admin)
+    with pytest.raises(EnvironmentNotReady, match="x-queue-type=quorum") as caught:
+        node.declare("orders-0", {"x-queue-type": "quorum"})
+    assert "enable_feature_flag" in caught.value.hint
+
+
 # ----- alarms -------------------------------------------------------------------------------------
 
 
@@ -537,7 +574,8 @@ def test_an_alarm_before_the_load_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     asked = admin()
     monkeypatch.setattr(asked, "alarms", lambda: {("rabbitmq-2", "memory")})
     assert asked._trouble() == (
-        "rabbitmq-2 has a memory alarm (vm_memory_high_watermark), so publishers are blocked"
+        "rabbitmq-2 has a memory alarm (vm_memory_high_watermark), so publishers are blocked; "
+        "`rabbitmqctl set_vm_memory_high_watermark` on it changes the limit"
     )
 
 

@@ -678,8 +678,10 @@ class RabbitMqAdmin:
     def _trouble(self) -> str:
         """An alarm that blocks publishers, or a partition that a node has seen."""
         for name, resource in sorted(self.alarms()):
+            setting, _, command = _LIMITS[resource]
             return (
-                f"{name} has a {resource} alarm ({_LIMITS[resource][0]}), so publishers are blocked"
+                f"{name} has a {resource} alarm ({setting}), so publishers are blocked; "
+                f"`rabbitmqctl {command}` on it changes the limit"
             )
         if self._version >= _WITHOUT_MNESIA:
             return ""

@@ -9,7 +9,12 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import pika
-from pika.exceptions import AMQPError, ChannelClosedByBroker, ChannelError
+from pika.exceptions import (
+    AMQPError,
+    ChannelClosedByBroker,
+    ChannelError,
+    ConnectionClosedByBroker,
+)
 
 from harness.admin.failover import AlreadyThere
 from harness.admin.pika_errors import reason_of
@@ -27,6 +32,8 @@ _PERSISTENT: Final = 2
 _CONNECT_S: Final = 2.0
 _ANSWER_S: Final = 8.0  # the declaration of a quorum queue starts a Raft group on three nodes
 _NOT_FOUND: Final = 404
+#: Words of a node that does not know the type of a queue yet, before it closes the connection.
+_FLAG_OFF: Final = "feature flag is disabled"
 #: Begins the names of the queues for messages of the harness.
 PROBES: Final = "brokerstorm.probe."
 #: Settings of a queue that are numbers; RabbitMQ refuses them as texts.
@@ -108,7 +115,7 @@ class Amqp:
         Raises:
             AlreadyThere: a queue of that name exists.
             UsageError: refused (the node's words).
-            EnvironmentNotReady: no answer.
+            EnvironmentNotReady: no answer, or a feature flag is off.
         """
         with self._channel() as channel:
             exists = self._exists(channel, queue)
@@ -123,6 +130,14 @@ class Amqp:
                     ) from None
                 raise UsageError(
                     f"queue {queue}: {error.reply_text}", hint="see topics.config of the scenario"
+                ) from None
+            except ConnectionClosedByBroker as error:
+                if _FLAG_OFF not in error.reply_text:
+                    raise
+                raise EnvironmentNotReady(
+                    f"queue {queue}: {TYPE}={config.get(TYPE)}: the brokers have this type "
+                    f"switched off ({error.reply_text})",
+                    hint="`rabbitmqctl enable_feature_flag all` on one of them switches it on",
                 ) from None
         if exists:
             raise AlreadyThere(f"queue {queue} exists already", hint="choose another topic name")
