@@ -20,7 +20,8 @@ from analysis.kernels.power import acknowledged, given_out, lost_with_power
 #: or come again.
 REPOSITION = "reposition"
 #: A member joins its group again, and the coordinator waits for a member that no longer is: how
-#: long is not known, and no message is given out meanwhile.
+#: long is not known, and no message is given out meanwhile. `analysis.kernels.stall` knows which
+#: stretches of time that may explain.
 REJOIN = "rejoin"
 #: A consumer that checks nothing passes on what was changed on the way to it.
 DAMAGE = "damage"
@@ -109,11 +110,11 @@ def _may_explain(history: BucketHistory, hits: Hits, lies: Sequence[Lie]) -> Arr
     begun[own], ended[own] = _spans(history, hits.slot[own])
     explained = np.zeros(len(hits), bool)
     for lie in lies:
+        if lie.permits == REJOIN:
+            continue
         own_time = begun <= lie.until_ns
         if lie.permits == DAMAGE:  # on the way to a consumer only, and not in the log
             own_time &= hits.delivery >= 0
-        elif lie.permits == REJOIN:
-            own_time[:] = True
         elif lie.permits != REPOSITION:
             own_time &= ended >= lie.since_ns
         explained |= own_time

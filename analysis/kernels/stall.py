@@ -23,6 +23,7 @@ from analysis.capture.bucket import Array, chunks
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import count_of
+from analysis.kernels.lies import lies_about
 from analysis.kernels.lookup import Lookup, distinct
 from analysis.kernels.matching import Given
 from analysis.kernels.stable import HeldRows
@@ -47,7 +48,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class QuietStretch:
-    """Nothing was delivered from ``start_ns`` to ``end_ns``, and ``waiting`` messages lay there."""
+    """Nothing was delivered from ``start_ns`` to ``end_ns``, and ``waiting`` messages lay there.
+
+    ``is_permitted``: the group may have waited for a member that a false error let join again.
+    """
 
     stream: int
     session: int
@@ -55,6 +59,7 @@ class QuietStretch:
     end_ns: int
     waiting: int
     split: str
+    is_permitted: bool
 
 
 def judge(history: BucketHistory, groups: Sequence[Given], held: HeldRows) -> list[Hits]:
@@ -210,8 +215,16 @@ def _of_stream(
         holder = next((h.session for h in holdings if h.start_ns < end and h.end_ns > start), 0)
         split = "held by nobody" if any(h.vacant for h in holdings) else "to the end"
         split = "resumed" if gap < len(times) else split
-        found.append(QuietStretch(stream, holder, start, end, waiting, split))
+        permitted = _is_permitted(given, holdings, start, end)
+        found.append(QuietStretch(stream, holder, start, end, waiting, split, permitted))
     return found
+
+
+def _is_permitted(given: Given, holdings: list[Holding], start: int, end: int) -> bool:
+    """Whether a false error came before the stretch alone was longer than the limit."""
+    context = given.history.context
+    told_ns = min((lie.since_ns for lie in lies_about(context, "stall")), default=_NEVER)
+    return told_ns < end and _idle_ns(given, holdings, start, told_ns) <= context.stall_ns
 
 
 def _waiting_since(history: BucketHistory, stream: int) -> tuple[Array, Array]:
@@ -274,8 +287,10 @@ def _hits(history: BucketHistory, given: Given, cls: str, stalls: list[QuietStre
         return []
     context = history.context
     splits = np.zeros(len(stalls), np.int8)
+    unmet = np.full(len(stalls), 0 if context.readiness_restored else BITS["readiness-restored"])
     if cls == "stall":
         splits = np.array([split_index("stall", s.split) for s in stalls])
+        unmet[[s.is_permitted for s in stalls]] |= BITS["answers-kept"]
 
     def note(i: int) -> Note:
         s = stalls[i]
@@ -290,7 +305,7 @@ def _hits(history: BucketHistory, given: Given, cls: str, stalls: list[QuietStre
             slot=np.full(len(stalls), -1),
             t_ns=np.array([s.start_ns for s in stalls]),
             split=splits,
-            unmet=0 if context.readiness_restored else BITS["readiness-restored"],
+            unmet=unmet,
             stream=np.array([s.stream for s in stalls]),
             session=np.array([s.session for s in stalls]),
             note=note,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from analysis.capture.context import SessionFacts
 from harness.records import Event, Outcome, Txn
 from tests.oracles.dispatched import group_of, groups
+from tests.oracles.excused import lies_about
 from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
 from tests.oracles.transacted import members, transactions
 
@@ -58,11 +59,14 @@ def of_stream(facts: Facts, group: str, stream: int) -> list[Hit]:
             and idle_ns(facts, group, stream, start, stop) > context.stall_ns
         ):
             unmet = frozenset() if context.readiness_restored else frozenset({"readiness-restored"})
+            told = min((since for _, since, _ in lies_about(facts, "stall")), default=stop)
+            if told < stop and idle_ns(facts, group, stream, start, told) <= context.stall_ns:
+                unmet |= {"answers-kept"}
             cls, split = "stall", "resumed" if number < len(given) else "to the end"
             if split == "to the end" and is_vacant(facts, group, stream, context.end_ns - 1):
                 split = "held by nobody"
             if number == len(given) and reading.is_individual:
-                cls, split = "backlog-stuck", ""
+                cls, split, unmet = "backlog-stuck", "", unmet - {"answers-kept"}
             hits.append(Hit(cls, ("stall", stream, start), split, unmet, start))
     return hits
 
