@@ -117,10 +117,11 @@ def _can(
 def _required(system: str, kind: FaultKind[Any]) -> dict[str, Any]:
     """Keys without a default that `plan` would ask for."""
     about = SYSTEMS[system]
-    requests = list(about.answered)[:1]
+    error = next(iter(about.answer_errors), "none")
+    requests = list(about.error_kinds.get(error, about.answered))[:1]
     known: dict[str, Any] = {
         "requests": requests,
-        "error": next(iter(about.answer_errors), "none"),
+        "error": error,
         "group": "billing",
         "config": {key: "2" for key in about.changeable[:1] or ["none"]},
         "to": about.version,

@@ -152,10 +152,24 @@ class AnswerFault(NetworkFault[P], Generic[P]):
             return f"answered: before means nothing for answers of {cluster.system}"
         if reason := requests_refusal(params, found.answer_kinds(), cluster, ends_tls=True):
             return reason
+        if reason := self._unanswered(params, change, found):
+            return reason
         if params.after and params.after not in found.answer_kinds():
             close = did_you_mean(params.after, found.answer_kinds(), label="allowed")
             return f"after: no request {params.after!r} of {cluster.system}; {close}"
         return super().refusal(params, cluster)
+
+    def _unanswered(self, params: P, change: AnswerChange, found: ChangesAnswers) -> str:
+        """Why no answer to these requests can be changed so; empty when some can."""
+        closes = change.act == "error" and change.instead and change.error in found.closings()
+        kinds = found.answered_kinds(change.error)
+        lacking = [name for name in params.requests if name not in kinds]
+        if not lacking or closes or change.act == "detach":  # says it without being asked
+            return ""
+        if lacking[0] not in found.answered_kinds():
+            return f"a {lacking[0]} request has no answer; allowed: {', '.join(kinds)}"
+        allowed = f"allowed in the answer to {', '.join(kinds)}"
+        return f"the answer to {lacking[0]} cannot say {change.error!r}; {allowed}"
 
     def impaired(
         self, view: ClusterView, targets: tuple[str, ...], params: P, flows: Sequence[Flow]

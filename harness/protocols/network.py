@@ -248,6 +248,10 @@ class ChangesAnswers(HasDetours, Protocol):
     def answer_kinds(self) -> Sequence[str]:
         """Return the kinds of requests whose answers it can find, under the protocol's names."""
 
+    def answered_kinds(self, error: str = "") -> Sequence[str]:
+        """Return those of the kinds that brokers answer at all; with an error, those whose answers
+        can say it."""
+
     def answer_errors(self) -> Mapping[str, str]:
         """Return the errors that an answer can say, under the protocol's names, each with what a
         client may do that believes it (`harness.contracts.rows.FaultDetails.permits`); empty where

@@ -47,4 +47,7 @@ ERRORS: Final = {"basic.nack": 1, **REPLY_CODES}
 #: What a broker says that stops the use of a channel or a connection; the number of
 #: ``connection.blocked`` is one of the network proxy's.
 CLOSINGS: Final = {"connection.blocked": 2, **REPLY_CODES}
+UNANSWERED: Final = ("basic.ack", "basic.reject", "basic.nack")
+#: A broker can only refuse a message.
+ERROR_KINDS: Final = {"basic.nack": ("basic.publish",)}
 ACTS: Final = ("error", "drop", "delay", "close", "detach", "twice", "reorder")

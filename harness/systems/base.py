@@ -91,6 +91,9 @@ class System:
         answer_errors: name of an error in answers -> its number, where the network proxy can change
             answers.
         answer_kinds: as ``request_kinds``, where the proxy knows requests only to change answers.
+        unanswered: kinds of requests that brokers never answer.
+        error_kinds: name of an error -> the only kinds of requests whose answers can say it;
+            without an entry, every answer can.
         answer_acts: what else the network proxy can make of answers (`AnswerChange.act`), and
             ``before``, where an error can precede its request.
         closings: name of what brokers say when they close something -> its number; empty = there is
@@ -157,6 +160,8 @@ class System:
     request_kinds: ClassVar[Mapping[str, int]] = {}
     answer_errors: ClassVar[Mapping[str, int]] = {}
     answer_kinds: ClassVar[Mapping[str, int]] = {}
+    unanswered: ClassVar[tuple[str, ...]] = ()
+    error_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     answer_acts: ClassVar[tuple[str, ...]] = ()
     closings: ClassVar[Mapping[str, int]] = {}
     closing_kinds: ClassVar[tuple[str, ...]] = ()

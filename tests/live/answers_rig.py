@@ -12,10 +12,19 @@ from harness.protocols.cluster import TopicSettings
 from harness.protocols.network import ANSWERS, CLIENT_DETOURS
 from harness.rundir import RunDir, read_jsonl
 from harness.waiting import wait_until
-from tests.live.cluster_rig import UP_S, injector_of
+from tests.live.cluster_rig import UP_S, ClusterPool, injector_of
 
 #: What a cluster of these tests is started with.
 NEEDS = frozenset({CLIENT_DETOURS, ANSWERS})
+
+
+def cluster_with(pool: ClusterPool, system: str, topic: TopicSettings) -> BrokerCluster[Any]:
+    """The pool's cluster of a system with proxies, and a topic that is ready."""
+    found = pool.get(system, needs=NEEDS)
+    if topic.name not in found.admin.topics():
+        found.admin.create_topics([topic])
+        found.admin.wait_ready([topic.name], timeout_s=UP_S, run_tag=1)
+    return found
 
 
 @contextmanager

@@ -21,8 +21,8 @@ from pika.exceptions import (
 from harness.clusters.cluster import BrokerCluster
 from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir
-from tests.live.answers_rig import NEEDS, lying
-from tests.live.cluster_rig import UP_S, ClusterPool
+from tests.live.answers_rig import cluster_with, lying
+from tests.live.cluster_rig import ClusterPool
 
 pytestmark = [pytest.mark.live, pytest.mark.extended]
 
@@ -36,23 +36,15 @@ def system(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def cluster_with_queue(pool: ClusterPool, system: str) -> BrokerCluster[Any]:
-    found = pool.get(system, needs=NEEDS)
-    if TOPIC.name not in found.admin.topics():
-        found.admin.create_topics([TOPIC])
-        found.admin.wait_ready([TOPIC.name], timeout_s=UP_S, run_tag=1)
-    return found
-
-
 @pytest.fixture
 def cluster(pool: ClusterPool, system: str) -> BrokerCluster[Any]:
-    return cluster_with_queue(pool, system)
+    return cluster_with(pool, system, TOPIC)
 
 
 @pytest.fixture
 def rabbitmq(pool: ClusterPool) -> BrokerCluster[Any]:
     """Qpid does not say that it can refuse messages, and pika asks for confirms only then."""
-    return cluster_with_queue(pool, "rabbitmq")
+    return cluster_with(pool, "rabbitmq", TOPIC)
 
 
 @contextmanager

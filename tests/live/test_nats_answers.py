@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,7 @@ from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir
 from harness.systems.nats.assembly import NatsCluster
 from harness.systems.nats.link import Link, NoResponders, server_at
-from tests.live.answers_rig import NEEDS, lying
+from tests.live.answers_rig import cluster_with, lying
 from tests.live.cluster_rig import UP_S, ClusterPool
 
 pytestmark = [pytest.mark.live, pytest.mark.extended]
@@ -25,11 +25,7 @@ SUBJECT = "answers-0"
 
 @pytest.fixture
 def cluster(pool: ClusterPool) -> NatsCluster:
-    found: NatsCluster = pool.get("nats", needs=NEEDS)
-    if TOPIC.name not in found.admin.topics():
-        found.admin.create_topics([TOPIC])
-        found.admin.wait_ready([TOPIC.name], timeout_s=UP_S, run_tag=1)
-    return found
+    return cast("NatsCluster", cluster_with(pool, "nats", TOPIC))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pulsar
 import pytest
@@ -15,8 +15,8 @@ from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir
 from harness.systems.pulsar.assembly import PulsarCluster
 from harness.systems.pulsar.names import full_name
-from tests.live.answers_rig import NEEDS, lying
-from tests.live.cluster_rig import UP_S, ClusterPool
+from tests.live.answers_rig import cluster_with, lying
+from tests.live.cluster_rig import ClusterPool
 
 pytestmark = [pytest.mark.live, pytest.mark.extended]
 
@@ -26,11 +26,7 @@ SENDS = 20
 
 @pytest.fixture
 def cluster(pool: ClusterPool) -> PulsarCluster:
-    found: PulsarCluster = pool.get("pulsar", needs=NEEDS)
-    if TOPIC.name not in found.admin.topics():
-        found.admin.create_topics([TOPIC])
-        found.admin.wait_ready([TOPIC.name], timeout_s=UP_S, run_tag=1)
-    return found
+    return cast("PulsarCluster", cluster_with(pool, "pulsar", TOPIC))
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,10 @@ class ProtocolFacts:
     def answer_kinds(self) -> Sequence[str]:
         return tuple(self._facts.answered)
 
+    def answered_kinds(self, error: str = "") -> Sequence[str]:
+        kinds = self._facts.error_kinds.get(error, tuple(self._facts.answered))
+        return [kind for kind in kinds if kind not in self._facts.unanswered]
+
     def answer_errors(self) -> Mapping[str, str]:
         return self._permits(self._facts.answer_errors)
 

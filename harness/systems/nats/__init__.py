@@ -89,6 +89,15 @@ _ERRORS: Final = {
     "409 Exceeded MaxWaiting": 7,
     "400 Bad Request": 8,
 }
+#: JetStream's errors would be taken for a message, or for the confirmation of an acknowledgement;
+#: only 503 answers every request.
+_ERROR_KINDS: Final = {
+    name: tuple(kind for kind in _REQUESTS if kind not in ("ACK", "CONSUMER.MSG.NEXT"))
+    if number > 8
+    else ("CONSUMER.MSG.NEXT",)
+    for name, number in _ERRORS.items()
+    if name != "503 No Responders"
+}
 #: What a server says before it closes a connection; the numbers are the network proxy's.
 _CLOSINGS: Final = {
     "Slow Consumer": 1,
@@ -136,6 +145,7 @@ class Nats(System):
     answer_kinds = _REQUESTS
     answer_errors = _ERRORS
     answer_acts = ("error", "before", "drop", "delay", "close", "detach", "twice", "reorder")
+    error_kinds = _ERROR_KINDS
     closings = _CLOSINGS
     answer_permits = {  # a client may take these for the end of what it does
         "409 Consumer Deleted": "give-up",

@@ -180,6 +180,7 @@ class Pulsar(System):
     request_kinds = _REQUESTS
     answer_errors = _ERRORS
     answer_acts = ("error", "before", "drop", "delay", "close", "detach", "twice")
+    unanswered = ("FLOW", "PING", "REDELIVER_UNACKNOWLEDGED_MESSAGES")
     closing_kinds = ("SEND", "ACK", "FLOW")
     answer_permits = dict.fromkeys(_FATAL, "give-up")
     file_kinds = {  # of bookies and of ZooKeeper

@@ -37,6 +37,8 @@ class Qpid(System):
     answer_kinds = amqp091.REQUESTS
     answer_errors = amqp091.ERRORS
     answer_acts = amqp091.ACTS
+    unanswered = amqp091.UNANSWERED
+    error_kinds = amqp091.ERROR_KINDS
     closings = amqp091.CLOSINGS
     file_kinds = {"log": ("*.jdb",), "metadata": ("*.json", "*je.properties")}
     bootstrap_form = "HOST:5672,HOST:5672/VIRTUALHOST"

@@ -92,6 +92,8 @@ class RabbitMq(System):
     answer_kinds = amqp091.REQUESTS
     answer_errors = amqp091.ERRORS
     answer_acts = amqp091.ACTS
+    unanswered = amqp091.UNANSWERED
+    error_kinds = amqp091.ERROR_KINDS
     closings = amqp091.CLOSINGS
     log_leader = r"queue '{stream}' in vhost '[^']*': (detected a new leader|\w+ -> leader)"
     ask_id = "`rabbitmqctl cluster_status`, as cluster name"

@@ -363,11 +363,8 @@ func (c *amqpConversation) answers() error {
 			if err != nil {
 				return err
 			}
-			if err := c.tell(changed, ended || from.Buffered() == 0); err != nil {
+			if err := c.tellChanged(changed, ended, from.Buffered() == 0); err != nil {
 				return err
-			}
-			if ended {
-				return io.EOF
 			}
 		}
 		if from.Buffered() == 0 {

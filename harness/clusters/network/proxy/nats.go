@@ -427,13 +427,7 @@ func (c *natsConversation) answer(from *bufio.Reader, line *natsLine, request *n
 	if err != nil {
 		return err
 	}
-	if err := c.tell(changed, ended || from.Buffered() == 0); err != nil {
-		return err
-	}
-	if ended {
-		return io.EOF
-	}
-	return nil
+	return c.tellChanged(changed, ended, from.Buffered() == 0)
 }
 
 // isSubject says whether a subscription to a subject gets what is sent to another one.

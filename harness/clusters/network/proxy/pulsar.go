@@ -470,11 +470,5 @@ func (c *pulsarConversation) change(from *bufio.Reader, length int64) error {
 			return err
 		}
 	}
-	if err := c.tell(bytes, ended || from.Buffered() == 0); err != nil {
-		return err
-	}
-	if ended {
-		return io.EOF // an orderly end: the client gets what was written
-	}
-	return nil
+	return c.tellChanged(bytes, ended, from.Buffered() == 0)
 }

@@ -145,6 +145,18 @@ func (c *relayed) tell(bytes []byte, isLast bool) error {
 	return c.toward.Flush()
 }
 
+// tellChanged writes an answer to the client, the last one if the connection ends after it: it does so in good order, and
+// the client gets what was written.
+func (c *relayed) tellChanged(answer []byte, ended, isLast bool) error {
+	if err := c.tell(answer, ended || isLast); err != nil {
+		return err
+	}
+	if ended {
+		return io.EOF
+	}
+	return nil
+}
+
 // plainActs need to know nothing of an answer but where it begins and ends.
 var plainActs = []string{"close", "drop", "delay", "twice", "reorder"}
 
