@@ -9,21 +9,29 @@ of it.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy.typing as npt
 import pyarrow.dataset as ds
 
+from analysis.findings import Status
 from experiments.client_answers import RESULTS_FILE, ClientAnswer, read_answers
 from experiments.nights.night import NightDir, nights
+from harness.faultlog import FaultRecord, read_faults
 from harness.records import Event, Kind, Outcome
-from harness.rundir import read_json, read_jsonl
+from harness.rundir import read_json
 
 RUNS: Final = Path("runs")
-OF_PRODUCERS: Final = ("Produce", "InitProducerId", "Metadata", "AddPartitionsToTxn", "EndTxn")
+OF_PRODUCERS: Final = (
+    *("Produce", "InitProducerId", "Metadata", "AddPartitionsToTxn", "EndTxn"),
+    *("SEND", "PUB", "basic.publish"),
+)
 #: Class of a finding -> what the page calls its messages.
 COUNTED: Final = {
     "acked-lost": "lost",
@@ -53,21 +61,73 @@ def newest_night() -> Path:
 def answers_of(night: Path) -> Iterator[ClientAnswer]:
     """What each client did in each round of a night that was judged."""
     folder = NightDir(night)
-    settings = {cell.id: cell.settings for cell in folder.load().cells}
+    cells = {cell.id: cell for cell in folder.load().cells}
     for ended in folder.ended().values():
-        run = folder.folder(ended.folder).root
+        run, cell = folder.folder(ended.folder).root, cells[ended.cell]
         if (run / "result.json").exists():
-            request, _, error = settings[ended.cell].partition("-")
-            yield from _of_round(run, request, error)
+            told = read_faults(run / "faults.jsonl")
+            if cell.system == "kafka":
+                asked = [_of_cell(cell.settings, told)]
+            else:
+                asked = _one_by_one(told, read_json(run / "result.json")["faults"])
+            for each in asked:
+                yield from _of_fault(run, cell.system, each)
 
 
-def _of_round(run: Path, request: str, error: str) -> Iterator[ClientAnswer]:
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """An error that clients were told. Times: CLOCK_MONOTONIC ns and, with ``_s``, seconds of load;
+    until the next one."""
+
+    request: str
+    error: str
+    since_ns: float
+    healed_ns: int
+    until_ns: float
+    since_s: float
+    until_s: float = math.inf
+
+
+def _of_cell(settings: str, told: Sequence[FaultRecord]) -> _Told:
+    """The error of a cell that is about one: all messages of the round count."""
+    request, _, error = settings.partition("-")
+    since_s = min(int(each.planned_s) for each in told)
+    healed_ns = max(each.heal_ns or 0 for each in told)
+    return _Told(request, error, -math.inf, healed_ns, math.inf, since_s)
+
+
+def _one_by_one(told: Sequence[FaultRecord], rows: Sequence[dict[str, Any]]) -> Iterator[_Told]:
+    """The errors of a round that has several, one after the other: the messages of each time."""
+    at_s = {row["id"]: row["t_s"] for row in rows}
+    ends = [*told[1:], None]
+    for each, later in zip(told, ends, strict=True):
+        if each.effective and each.heal_ns is not None:
+            yield _Told(
+                each.params["requests"][0],
+                _error(each),
+                each.start_ns,
+                each.heal_ns,
+                later.start_ns if later else math.inf,
+                at_s[each.id],
+                at_s[later.id] if later else math.inf,
+            )
+
+
+def _error(fault: FaultRecord) -> str:
+    """What clients were told, in a few words."""
+    params = fault.params
+    words = {
+        "answer-drop": "no answer, and the connection closes",
+        "close-by-broker": f"closed: {params.get('says') or 'by the broker'}",
+    }
+    late = ", after the broker did it" if params.get("answered") == "after" else ""
+    return words.get(fault.kind) or f"{params.get('error', fault.kind)}{late}"
+
+
+def _of_fault(run: Path, system: str, told: _Told) -> Iterator[ClientAnswer]:
     result, manifest = read_json(run / "result.json"), read_json(run / "manifest.json")
-    role = "producer" if request in OF_PRODUCERS else "consumer"
-    healed_ns = max(
-        row["t_ns"] for row in read_jsonl(run / "faults.jsonl") if row["event"] == "heal"
-    )
-    counts, died = _findings(result)
+    role = "producer" if told.request in OF_PRODUCERS else "consumer"
+    counts, broke, died = _findings(result, _clients_of_topics(read_json(run / "plan.json")), told)
     versions = {each["client"]: each["client_version"] for each in manifest["workers"]}
     numbers: dict[str, list[int]] = {}
     for worker in manifest["workers"]:
@@ -76,74 +136,102 @@ def _of_round(run: Path, request: str, error: str) -> Iterator[ClientAnswer]:
             numbers.setdefault(worker["client"], []).append(worker[key])
     read = _sends if role == "producer" else _deliveries
     for client, own in sorted(numbers.items()):
+        why, died_s = died.get((client, role), ("", math.inf))
+        if died_s < told.since_s:
+            continue  # by an error before this one
         yield ClientAnswer.model_validate(
             {
-                "request": request,
-                "error": error,
+                "system": system,
+                "request": told.request,
+                "error": told.error,
                 "client": client,
                 "version": versions[client],
                 "role": role,
                 "verdict": result["verdict"],
+                "broke": sorted(broke.get(client, ())),
                 "day": result["started"][:10],
-                "died": died.get((client, role), ""),
+                "died": why if died_s < told.until_s else "",
                 **counts.get(client, {}),
-                **read(run, own, healed_ns),
+                **read(run, own, told),
             }
         )
 
 
-def _findings(result: dict[str, Any]) -> tuple[dict[str, Counter[str]], dict[tuple[str, str], str]]:
-    """By client, messages of each kind since the first fault; and by client and role, why it died.
-    A topic has the name of its client."""
-    begun_s = min(int(fault["t_s"]) for fault in result["faults"])
+def _clients_of_topics(plan: dict[str, Any]) -> dict[str, str]:
+    """Topic -> the client whose producer sends to it."""
+    groups = plan["lane_groups"]
+    return {
+        groups[number]["topic"]: producer["client"]
+        for producer in plan["producers"]
+        for number in producer["groups"]
+    }
+
+
+def _findings(
+    result: dict[str, Any], clients: Mapping[str, str], told: _Told
+) -> tuple[dict[str, Counter[str]], dict[str, set[str]], dict[tuple[str, str], tuple[str, float]]]:
+    """By client, messages of each kind since clients were told of an error, and the classes of
+    promises that it broke; by client and role, why and when it died."""
     counts: dict[str, Counter[str]] = {}
-    died: dict[tuple[str, str], str] = {}
+    broke: dict[str, set[str]] = {}
+    died: dict[tuple[str, str], tuple[str, float]] = {}
     for finding in result["findings"]:
-        if name := COUNTED.get(finding["class"]):
-            for stream in finding["by_stream"]:
-                client = stream["stream"].rpartition("-")[0]
-                since = sum(count for start_s, count in stream["windows"] if start_s >= begun_s)
+        for stream in finding["by_stream"]:
+            client = clients.get(stream["stream"].rpartition("-")[0], "")
+            since = sum(
+                count
+                for start_s, count in stream["windows"]
+                if int(told.since_s) <= start_s < told.until_s
+            )
+            if name := COUNTED.get(finding["class"]):
                 counts.setdefault(client, Counter())[name] += since
+            if since and finding["status"] == Status.VIOLATION:
+                broke.setdefault(client, set()).add(finding["class"])
         if finding["class"] == "client-died":
             for witness in finding["witnesses"]:
                 role = "consumer" if witness["message"].startswith("consumer") else "producer"
-                died[witness["where"].split()[0], role] = witness["error"] or "died"
-    return counts, died
+                why = witness["error"] or "died", witness["t_s"]
+                died[witness["where"].split()[0], role] = why
+    return counts, broke, died
 
 
-def _sends(run: Path, instances: list[int], healed_ns: int) -> dict[str, Any]:
+def _sends(run: Path, instances: list[int], told: _Told) -> dict[str, Any]:
     table = ds.dataset(run / "sealed" / "sends", partitioning="hive").to_table(
-        columns=["outcome", "t_done_ns"],
+        columns=["outcome", "t_start_ns", "t_done_ns"],
         filter=ds.field("instance").isin(instances) & (ds.field("kind") != int(Kind.PROBE)),
     )
-    outcome, done = table["outcome"].to_numpy(), table["t_done_ns"].to_numpy()
-    after = done[(outcome == Outcome.OK) & (done >= healed_ns)]
+    begun, done = table["t_start_ns"].to_numpy(), table["t_done_ns"].to_numpy()
+    own = (begun >= told.since_ns) & (begun < told.until_ns)
+    outcome = table["outcome"].to_numpy()[own]
     return {
         "messages": int((outcome == Outcome.OK).sum()),
         "failed": int((outcome == Outcome.FAIL).sum()),
         "unknown": int((outcome == Outcome.INFO).sum()),
-        "back_s": round(float(after.min() - healed_ns) / 1e9, 2) if len(after) else None,
+        "back_s": _back_s(done[table["outcome"].to_numpy() == Outcome.OK], told),
     }
 
 
-def _deliveries(run: Path, sessions: list[int], healed_ns: int) -> dict[str, Any]:
+def _deliveries(run: Path, sessions: list[int], told: _Told) -> dict[str, Any]:
     table = ds.dataset(run / "sealed" / "deliveries", partitioning="hive").to_table(
         columns=["t_ns"],
         filter=ds.field("session").isin(sessions) & (ds.field("event") == int(Event.DELIVER)),
     )
     given = table["t_ns"].to_numpy()
-    after = given[given >= healed_ns]
-    return {
-        "messages": len(given),
-        "back_s": round(float(after.min() - healed_ns) / 1e9, 2) if len(after) else None,
-    }
+    own = (given >= told.since_ns) & (given < told.until_ns)
+    return {"messages": int(own.sum()), "back_s": _back_s(given, told)}
+
+
+def _back_s(times: npt.NDArray[Any], told: _Told) -> float | None:
+    """From the end of the fault to the first of these times; None = there is none in its time."""
+    after = times[(times >= told.healed_ns) & (times < told.until_ns)]
+    return round(float(after.min() - told.healed_ns) / 1e9, 2) if len(after) else None
 
 
 def main() -> None:
     """Write the file anew, in the order of the night, what it did not measure at its old place."""
     night = Path(sys.argv[1]) if len(sys.argv) > 1 else newest_night()
-    kept = {(each.request, each.error, each.client): each for each in read_answers()}
-    measured = {(each.request, each.error, each.client): each for each in answers_of(night)}
+    kept = {each.about: each for each in read_answers()}
+    measured = {each.about: each for each in answers_of(night)}
     rows = [
         each.model_dump(mode="json", exclude_defaults=True) for each in (kept | measured).values()
     ]

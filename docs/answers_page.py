@@ -1,5 +1,5 @@
-"""docs/explanation/client-answers.md: what clients of Kafka did when brokers answered with errors,
-from the results file of the suite `answers`."""
+"""docs/explanation/client-answers.md: what clients did when brokers answered with errors, from the
+results file of the suite `answers`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,25 @@ _REQUESTS: Final = (
     *("Fetch", "OffsetCommit", "Heartbeat", "JoinGroup"),
 )
 _HEAD: Final = (
-    "This page is for people who choose or maintain a client library of Kafka. It says what became "
-    "of each message when every broker worked, and answered one kind of request with one error. "
+    "This page is for people who choose or maintain a client library of Kafka, Pulsar, NATS or "
+    "RabbitMQ. It says what became of each message when every broker worked, and answered one kind "
+    "of request with one error. "
     "The suite `answers` measures it: `./brokerstorm suite run answers`, and then "
     "`python -m bench.client_answers` adds the results of the newest run of the suite."
 )
 _SCENARIO: Final = (
-    "Each client has a topic and a group of its own, and all of them run at the same time, at 20 "
-    "messages a second each. One second after the load began, every request of the kind is "
+    "Each client of Kafka has a topic and a group of its own, and all of them run at the same "
+    "time, at 20 messages a second each. One second after the load began, every request of the kind is "
     "answered with the error for four seconds, before the broker gets it, unless "
     "`scenarios/suites/answers.yaml` says otherwise. Producers wait for all replicas and are "
     "idempotent where the client can be (kafka-go cannot)."
+)
+_ONE_BY_ONE: Final = (
+    "The errors below were given one after the other in one round, to all of its clients at the "
+    "same time. Each row is about the messages from its error to the next one: for two seconds, "
+    "every request of the kind is answered with the error, or the first one of each connection "
+    "lets it be closed. `never` means not before the next error. A client that died has no later "
+    "rows."
 )
 _COLUMNS: Final = (
     "`failed`: the client reported that the message is not stored. `unknown`: it could not say. "
@@ -36,21 +44,33 @@ _COLUMNS: Final = (
     "more than once. `back`: time from the end of the fault to the first message that was "
     "acknowledged or delivered. `died`: the client declared itself dead or its process ended. "
     "`hung`: calls without an answer after twelve seconds, or a consumer without messages for "
-    "eight. An empty cell is 0."
+    "eight. `broke`: [classes of anomalies](anomalies.md) that its settings promise not to happen; "
+    "`?` was not recorded. An empty cell is 0."
 )
 
 
 def answers_page() -> str:
-    """The page as Markdown: a table for each request and error, a row for each client."""
-    found = sorted(read_answers(), key=lambda each: (_REQUESTS.index(each.request), each.error))
+    """The page as Markdown: a table for each request and error of Kafka, and one of all errors for
+    the producers and the consumers of each other system; a row for each client."""
+    every = read_answers()
+    found = sorted(
+        (each for each in every if each.system == "kafka"),
+        key=lambda each: (_REQUESTS.index(each.request), each.error),
+    )
     lines = ["# What clients do with errors", "", MADE]
     for text in (_HEAD, _SCENARIO, _COLUMNS):
         lines += ["", *paragraph(text)]
-    lines += ["", *(_gave_up(found) if found else ["Nothing was measured yet."])]
+    lines += ["", *(_gave_up(every) if every else ["Nothing was measured yet."])]
     for request, of_request in groupby(found, key=lambda each: each.request):
         lines += ["", f"## {request}"]
         for error, rows in groupby(of_request, key=lambda each: each.error):
             lines += ["", f"### {request}: {error}", "", *_table(error, list(rows))]
+    others = sorted((each for each in every if each.system != "kafka"), key=_system_and_role)
+    for system, of_system in groupby(others, key=lambda each: each.system):
+        lines += ["", f"## {_SYSTEMS[system]}", "", *paragraph(_ONE_BY_ONE)]
+        for role, rows in groupby(of_system, key=lambda each: each.role):
+            lines += ["", f"### {_SYSTEMS[system]}: {role}s", ""]
+            lines += _rows(list(rows), ("request", "error"))
     return "\n".join(lines) + "\n"
 
 
@@ -100,23 +120,36 @@ def _table(error: str, rows: list[ClientAnswer]) -> list[str]:
         kind = _KINDS[permits]
     if _waits_for_members(rows[0]):
         kind = _WAITS
+    return [*paragraph(kind), "", *_rows(rows)]
+
+
+def _rows(rows: list[ClientAnswer], about: tuple[str, ...] = ()) -> list[str]:
+    """A table of rows of one role, with ``about`` as its first columns."""
     names: tuple[str, ...] = ("failed", "unknown", "lost", "twice", "late")
     if rows[0].role == "consumer":
         names = ("skipped", "again")
     said = "acknowledged" if rows[0].role == "producer" else "delivered"
-    head = ["client", "version", said, *names, "hung", "back", "measured"]
+    head = [*about, "client", "version", said, *names, "hung", "back", "broke", "measured"]
     lines = [
-        *paragraph(kind),
-        "",
         f"| {' | '.join(head)} |",
-        f"|---|---|{'---:|' * (len(head) - 3)}---|",
+        f"|{'---|' * (len(about) + 2)}{'---:|' * (len(names) + 3)}---|---|",
     ]
     for each in rows:
         back = "died" if each.died else "never" if each.back_s is None else f"{each.back_s:.1f} s"
         figures = [f"{getattr(each, name) or ''}" for name in (*names, "hung")]
-        cells = [each.client, each.version, f"{each.messages:,}", *figures, back, f"{each.day}"]
+        who = [*(getattr(each, name) for name in about), each.client, each.version]
+        broke = "?" if each.broke is None else ", ".join(each.broke)
+        cells = [*who, f"{each.messages:,}", *figures, back, broke, f"{each.day}"]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+_SYSTEMS: Final = {"nats": "NATS", "pulsar": "Pulsar", "rabbitmq": "RabbitMQ"}
+
+
+def _system_and_role(each: ClientAnswer) -> tuple[str, bool]:
+    """Producers first; the errors stay in the order in which they were given."""
+    return each.system, each.role == "consumer"
 
 
 _WAITS: Final = (

@@ -1,5 +1,5 @@
 """Reads what clients did when brokers answered with errors: the results file of the suite
-`answers`, a row for each request, error and client."""
+`answers`, a row for each system, request, error and client."""
 
 from __future__ import annotations
 
@@ -18,20 +18,25 @@ class ClientAnswer(BaseModel):
     """What one client did with one error.
 
     Attributes:
-        request, error: as the protocol names them.
+        system: whose brokers answered.
+        request, error: as the protocol names them. An answer that was false in another way, or that
+            was lost, is an error here, too.
         role: whether its producer or its consumer is concerned.
         messages: acknowledged by its producer, or delivered to its consumer.
         failed, unknown: sends by outcome; 0 for a consumer.
         lost, twice, late, skipped, again: messages by what was found of them.
         hung: messages whose calls had no answer in time, or stalls of a consumer.
         died: its own word for the reason, or empty.
-        back_s: seconds from the end of the fault to the next message; None = none came.
+        back_s: seconds from the end of the fault to the next message; None = none came, or none
+            before the next fault.
         verdict: of the round: pass, fail or unknown.
+        broke: classes of the promises that this client broke; None = not recorded.
         day: when it was measured.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    system: str = "kafka"
     request: str
     error: str
     client: str
@@ -49,7 +54,14 @@ class ClientAnswer(BaseModel):
     died: str = ""
     back_s: float | None = None
     verdict: str
+    broke: tuple[str, ...] | None = None
     day: date
+
+
+    @property
+    def about(self) -> tuple[str, str, str, str]:
+        """Return the system, the request, the error and the client."""
+        return self.system, self.request, self.error, self.client
 
 
 def read_answers(path: Path = RESULTS_FILE) -> list[ClientAnswer]:
