@@ -87,12 +87,57 @@ def _gave_up(found: Iterable[ClientAnswer]) -> list[str]:
     )
     if not worst:
         return [*lines, "Every client continued after every error that was measured."]
-    lines += ["| client | version | request | error | what happened |", "|---|---|---|---|---|"]
     lines += [
-        f"| {each.client} | {each.version} | {each.request} | {each.error} | {_end(each)} |"
+        "| client | version | request | error | what happened | why |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {each.client} | {each.version} | {each.request} | {each.error} | {_end(each)} | {_why(each)} |"
         for each in worst
     ]
-    return lines
+    return [*lines, *(line for text in _CAUSES.values() for line in ("", *paragraph(text)))]
+
+
+#: Client, request and error (empty: every error) -> the mark of its cause.
+_WHY: Final = {
+    ("aiokafka", "Produce", ""): "1",
+    ("kafka-python", "Produce", ""): "2",
+    ("confluent-kafka", "Produce", ""): "3",
+    ("kafkajs", "Fetch", ""): "4",
+    ("kafkajs", "Heartbeat", ""): "4",
+    ("confluent-kafka", "Heartbeat", "FENCED_INSTANCE_ID"): "5",
+    ("franz-go", "Heartbeat", "FENCED_INSTANCE_ID"): "5",
+    ("kafka-clients", "Heartbeat", "FENCED_INSTANCE_ID"): "5",
+    ("kafkajs", "Heartbeat", "FENCED_INSTANCE_ID"): "5",
+}
+_CAUSES: Final = {
+    "1": (
+        "1: aiokafka does not take back the sequence numbers of a batch that failed, so brokers "
+        "refuse every later batch as out of order "
+        "([aiokafka#1017](https://github.com/aio-libs/aiokafka/issues/1017))."
+    ),
+    "2": (
+        "2: An idempotent producer of kafka-python takes every error that is not retriable as "
+        "fatal (`classify_batch_error` in its transaction_manager.py). No report of it was found."
+    ),
+    "3": (
+        "3: A fatal error of an idempotent producer, as librdkafka documents "
+        "([librdkafka#3584](https://github.com/confluentinc/librdkafka/issues/3584))."
+    ),
+    "4": (
+        "4: A consumer of kafkajs stops at an error that is not retriable, and an application has "
+        "to restart it ([kafkajs#1443](https://github.com/tulios/kafkajs/issues/1443))."
+    ),
+    "5": (
+        "5: Another member has the id of this one, so this one must stop, as KIP-345 asks "
+        "([librdkafka#2635](https://github.com/confluentinc/librdkafka/pull/2635))."
+    ),
+}
+
+
+def _why(each: ClientAnswer) -> str:
+    about = each.client, each.request
+    return _WHY.get((*about, each.error)) or _WHY.get((*about, ""), "")
 
 
 def _waits_for_members(each: ClientAnswer) -> bool:
