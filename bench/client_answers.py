@@ -65,44 +65,44 @@ def answers_of(night: Path) -> Iterator[ClientAnswer]:
     for ended in folder.ended().values():
         run, cell = folder.folder(ended.folder).root, cells[ended.cell]
         if (run / "result.json").exists():
-            told = read_faults(run / "faults.jsonl")
+            faults = read_faults(run / "faults.jsonl")
             if cell.system == "kafka":
-                asked = [_of_cell(cell.settings, told)]
+                asked = [_of_cell(cell.settings, faults)]
             else:
-                asked = _one_by_one(told, read_json(run / "result.json")["faults"])
+                asked = _one_by_one(faults, read_json(run / "result.json")["faults"])
             for each in asked:
                 yield from _of_fault(run, cell.system, each)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """An error that clients were told. Times: CLOCK_MONOTONIC ns and, with ``_s``, seconds of load;
-    until the next one."""
+class _FalseError:
+    """An error that clients received. Times: CLOCK_MONOTONIC ns and, with ``_s``, whole seconds of
+    the load; ``until``: the next error."""
 
     request: str
     error: str
     since_ns: float
     healed_ns: int
     until_ns: float
-    since_s: float
+    since_s: int
     until_s: float = math.inf
 
 
-def _of_cell(settings: str, told: Sequence[FaultRecord]) -> _Told:
+def _of_cell(settings: str, faults: Sequence[FaultRecord]) -> _FalseError:
     """The error of a cell that is about one: all messages of the round count."""
     request, _, error = settings.partition("-")
-    since_s = min(int(each.planned_s) for each in told)
-    healed_ns = max(each.heal_ns or 0 for each in told)
-    return _Told(request, error, -math.inf, healed_ns, math.inf, since_s)
+    since_s = min(int(each.planned_s) for each in faults)
+    healed_ns = max(each.heal_ns or 0 for each in faults)
+    return _FalseError(request, error, -math.inf, healed_ns, math.inf, since_s)
 
 
-def _one_by_one(told: Sequence[FaultRecord], rows: Sequence[dict[str, Any]]) -> Iterator[_Told]:
+def _one_by_one(faults: Sequence[FaultRecord], rows: Sequence[dict[str, Any]]) -> Iterator[_FalseError]:
     """The errors of a round that has several, one after the other: the messages of each time."""
-    at_s = {row["id"]: row["t_s"] for row in rows}
-    ends = [*told[1:], None]
-    for each, later in zip(told, ends, strict=True):
+    at_s = {row["id"]: int(row["t_s"]) for row in rows}
+    ends = [*faults[1:], None]
+    for each, later in zip(faults, ends, strict=True):
         if each.effective and each.heal_ns is not None:
-            yield _Told(
+            yield _FalseError(
                 each.params["requests"][0],
                 _error(each),
                 each.start_ns,
@@ -114,7 +114,7 @@ def _one_by_one(told: Sequence[FaultRecord], rows: Sequence[dict[str, Any]]) -> 
 
 
 def _error(fault: FaultRecord) -> str:
-    """What clients were told, in a few words."""
+    """What clients received, in a few words."""
     params = fault.params
     words = {
         "answer-drop": "no answer, and the connection closes",
@@ -124,10 +124,10 @@ def _error(fault: FaultRecord) -> str:
     return words.get(fault.kind) or f"{params.get('error', fault.kind)}{late}"
 
 
-def _of_fault(run: Path, system: str, told: _Told) -> Iterator[ClientAnswer]:
+def _of_fault(run: Path, system: str, error: _FalseError) -> Iterator[ClientAnswer]:
     result, manifest = read_json(run / "result.json"), read_json(run / "manifest.json")
-    role = "producer" if told.request in OF_PRODUCERS else "consumer"
-    counts, broke, died = _findings(result, _clients_of_topics(read_json(run / "plan.json")), told)
+    role = "producer" if error.request in OF_PRODUCERS else "consumer"
+    counts, broke, died = _findings(result, _clients_of_topics(read_json(run / "plan.json")), error)
     versions = {each["client"]: each["client_version"] for each in manifest["workers"]}
     numbers: dict[str, list[int]] = {}
     for worker in manifest["workers"]:
@@ -137,22 +137,22 @@ def _of_fault(run: Path, system: str, told: _Told) -> Iterator[ClientAnswer]:
     read = _sends if role == "producer" else _deliveries
     for client, own in sorted(numbers.items()):
         why, died_s = died.get((client, role), ("", math.inf))
-        if died_s < told.since_s:
+        if died_s < error.since_s:
             continue  # by an error before this one
         yield ClientAnswer.model_validate(
             {
                 "system": system,
-                "request": told.request,
-                "error": told.error,
+                "request": error.request,
+                "error": error.error,
                 "client": client,
                 "version": versions[client],
                 "role": role,
                 "verdict": result["verdict"],
                 "broke": sorted(broke.get(client, ())),
                 "day": result["started"][:10],
-                "died": why if died_s < told.until_s else "",
+                "died": why if died_s < error.until_s else "",
                 **counts.get(client, {}),
-                **read(run, own, told),
+                **read(run, own, error),
             }
         )
 
@@ -168,9 +168,9 @@ def _clients_of_topics(plan: dict[str, Any]) -> dict[str, str]:
 
 
 def _findings(
-    result: dict[str, Any], clients: Mapping[str, str], told: _Told
+    result: dict[str, Any], clients: Mapping[str, str], error: _FalseError
 ) -> tuple[dict[str, Counter[str]], dict[str, set[str]], dict[tuple[str, str], tuple[str, float]]]:
-    """By client, messages of each kind since clients were told of an error, and the classes of
+    """By client, messages of each kind since clients received an error, and the classes of
     promises that it broke; by client and role, why and when it died."""
     counts: dict[str, Counter[str]] = {}
     broke: dict[str, set[str]] = {}
@@ -181,7 +181,7 @@ def _findings(
             since = sum(
                 count
                 for start_s, count in stream["windows"]
-                if int(told.since_s) <= start_s < told.until_s
+                if error.since_s <= start_s < error.until_s
             )
             if name := COUNTED.get(finding["class"]):
                 counts.setdefault(client, Counter())[name] += since
@@ -195,36 +195,36 @@ def _findings(
     return counts, broke, died
 
 
-def _sends(run: Path, instances: list[int], told: _Told) -> dict[str, Any]:
+def _sends(run: Path, instances: list[int], error: _FalseError) -> dict[str, Any]:
     table = ds.dataset(run / "sealed" / "sends", partitioning="hive").to_table(
         columns=["outcome", "t_start_ns", "t_done_ns"],
         filter=ds.field("instance").isin(instances) & (ds.field("kind") != int(Kind.PROBE)),
     )
     begun, done = table["t_start_ns"].to_numpy(), table["t_done_ns"].to_numpy()
-    own = (begun >= told.since_ns) & (begun < told.until_ns)
+    own = (begun >= error.since_ns) & (begun < error.until_ns)
     outcome = table["outcome"].to_numpy()[own]
     return {
         "messages": int((outcome == Outcome.OK).sum()),
         "failed": int((outcome == Outcome.FAIL).sum()),
         "unknown": int((outcome == Outcome.INFO).sum()),
-        "back_s": _back_s(done[table["outcome"].to_numpy() == Outcome.OK], told),
+        "back_s": _back_s(done[table["outcome"].to_numpy() == Outcome.OK], error),
     }
 
 
-def _deliveries(run: Path, sessions: list[int], told: _Told) -> dict[str, Any]:
+def _deliveries(run: Path, sessions: list[int], error: _FalseError) -> dict[str, Any]:
     table = ds.dataset(run / "sealed" / "deliveries", partitioning="hive").to_table(
         columns=["t_ns"],
         filter=ds.field("session").isin(sessions) & (ds.field("event") == int(Event.DELIVER)),
     )
-    given = table["t_ns"].to_numpy()
-    own = (given >= told.since_ns) & (given < told.until_ns)
-    return {"messages": int(own.sum()), "back_s": _back_s(given, told)}
+    times = table["t_ns"].to_numpy()
+    own = (times >= error.since_ns) & (times < error.until_ns)
+    return {"messages": int(own.sum()), "back_s": _back_s(times, error)}
 
 
-def _back_s(times: npt.NDArray[Any], told: _Told) -> float | None:
+def _back_s(times: npt.NDArray[Any], error: _FalseError) -> float | None:
     """From the end of the fault to the first of these times; None = there is none in its time."""
-    after = times[(times >= told.healed_ns) & (times < told.until_ns)]
-    return round(float(after.min() - told.healed_ns) / 1e9, 2) if len(after) else None
+    after = times[(times >= error.healed_ns) & (times < error.until_ns)]
+    return round(float(after.min() - error.healed_ns) / 1e9, 2) if len(after) else None
 
 
 def main() -> None:
