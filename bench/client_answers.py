@@ -96,7 +96,9 @@ def _of_cell(settings: str, faults: Sequence[FaultRecord]) -> _FalseError:
     return _FalseError(request, error, -math.inf, healed_ns, math.inf, since_s)
 
 
-def _one_by_one(faults: Sequence[FaultRecord], rows: Sequence[dict[str, Any]]) -> Iterator[_FalseError]:
+def _one_by_one(
+    faults: Sequence[FaultRecord], rows: Sequence[dict[str, Any]]
+) -> Iterator[_FalseError]:
     """The errors of a round that has several, one after the other: the messages of each time."""
     at_s = {row["id"]: int(row["t_s"]) for row in rows}
     ends = [*faults[1:], None]

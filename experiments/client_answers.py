@@ -57,7 +57,6 @@ class ClientAnswer(BaseModel):
     broke: tuple[str, ...] | None = None
     day: date
 
-
     @property
     def about(self) -> tuple[str, str, str, str]:
         """Return the system, the request, the error and the client."""
