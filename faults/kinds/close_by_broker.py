@@ -40,7 +40,7 @@ class CloseByBroker(AnswerFault[CloseByBrokerParams]):
             return reason
         kinds, closings = found.closing_kinds(), found.closings()
         if strange := [name for name in params.requests if name not in kinds]:
-            return f"{strange[0]} names nothing to close; allowed: {', '.join(kinds)}"
+            return f"requests: {strange[0]} names nothing to close; allowed: {', '.join(kinds)}"
         if params.says not in (closings or ("",)):
             close = (
                 did_you_mean(params.says, closings, label="allowed") if closings else "leave it out"

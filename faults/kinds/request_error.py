@@ -82,7 +82,7 @@ class RequestError(AnswerFault[RequestErrorParams]):
         errors = ability_of(cluster, ChangesAnswers).answer_errors()
         if errors and params.error not in errors:
             close = did_you_mean(params.error, errors, label="allowed")
-            return f"answers of {cluster.system} cannot say {params.error!r}; {close}"
+            return f"error: answers of {cluster.system} cannot say {params.error!r}; {close}"
         return super().refusal(params, cluster)
 
     def action(self, params: RequestErrorParams) -> str:

@@ -167,9 +167,9 @@ class AnswerFault(NetworkFault[P], Generic[P]):
         if not lacking or closes or change.act == "detach":  # says it without being asked
             return ""
         if lacking[0] not in found.answered_kinds():
-            return f"a {lacking[0]} request has no answer; allowed: {', '.join(kinds)}"
+            return f"requests: {lacking[0]} has no answer; allowed: {', '.join(kinds)}"
         allowed = f"allowed in the answer to {', '.join(kinds)}"
-        return f"the answer to {lacking[0]} cannot say {change.error!r}; {allowed}"
+        return f"error: the answer to {lacking[0]} cannot say {change.error!r}; {allowed}"
 
     def impaired(
         self, view: ClusterView, targets: tuple[str, ...], params: P, flows: Sequence[Flow]

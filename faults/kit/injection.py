@@ -205,7 +205,8 @@ class FaultKind(ABC, Generic[P]):
         return self.abilities
 
     def refusal(self, params: P, cluster: Cluster) -> str:
-        """Why a cluster that has the abilities cannot do it nevertheless; empty when it can."""
+        """Why a cluster that has the abilities cannot do it nevertheless; empty when it can. It
+        begins with the key and a colon where the value of one is the reason."""
         return ""
 
     @abstractmethod

@@ -35,7 +35,8 @@ DRAWN_REQUESTS: Final = tuple(
 def requests_refusal(
     params: RequestParams, kinds: Sequence[str], cluster: Cluster, *, ends_tls: bool = False
 ) -> str:
-    """Why the proxy of this cluster cannot find such requests; empty when it can.
+    """Why the proxy of this cluster cannot find such requests, after the key and a colon where one
+    is wrong; empty when it can.
 
     Args:
         kinds: the kinds that it can tell apart.
@@ -47,7 +48,7 @@ def requests_refusal(
             if kinds
             else "they cannot be distinguished"
         )
-        return f"no request {unknown[0]!r} of {cluster.system}; {close}"
+        return f"requests: no request {unknown[0]!r} of {cluster.system}; {close}"
     if cluster.security is not None and not ends_tls:
         return "requests cannot be distinguished on connections with TLS"
     return ""

@@ -20,6 +20,7 @@ _SENTENCES: Final = {
     "extra_forbidden": "unknown key",
     "tuple_type": "must be a list in brackets",
     "too_long": "has too many values",
+    "too_short": "has too few values",
     "model_type": "must be a mapping of keys and values",
     "dict_type": "must be a mapping of keys and values",
     "string_type": "must be text",

@@ -14,7 +14,7 @@ from typing import Any, Final
 from faults.kinds import KINDS
 from faults.kit.cluster_view import ability_text, find_ability, is_outside
 from faults.kit.errors import StepProblem
-from faults.kit.params import Inventory, Params
+from faults.kit.params import Inventory, Params, keys_of
 from faults.schedule.mix import Draw, draws, read_mix
 from faults.schedule.steps import read_step
 from faults.schedule.times import firing_times, most_firings
@@ -167,6 +167,12 @@ def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
                 hint=_outside_hint(lacking) if is_outside(cluster) else _needs_hint(firing),
             )
         if reason := KINDS[firing.kind].refusal(firing.params, cluster):
+            key, _, problem = reason.partition(": ")
+            if key in keys_of(type(firing.params)):
+                raise ScenarioError(
+                    f"faults[{firing.step}].{key}: {problem}",
+                    hint="`brokerstorm list faults` shows every kind and its keys",
+                )
             raise ScenarioError(
                 f"faults[{firing.step}].fault: {firing.kind} is not possible on this cluster: {reason}",
                 hint=_needs_hint(firing),

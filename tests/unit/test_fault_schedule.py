@@ -17,6 +17,7 @@ from faults.schedule.times import firing_times
 from harness.clusters import describe_cluster
 from harness.errors import ScenarioError
 from harness.protocols.cluster import TopicSettings
+from harness.protocols.network import ANSWERS, CLIENT_DETOURS
 
 NODES = ["kafka-1", "kafka-2", "kafka-3"]
 TOPICS = [TopicSettings("orders", 12, 3), TopicSettings("audit-7", 3, 3)]
@@ -369,3 +370,18 @@ def test_every_counts_from_the_first_and_never_drifts(step: dict[str, Any], seed
 def test_another_seed_makes_other_choices() -> None:
     step = {"fault": "pause", "every": 5, "jitter": 2, "for": 1}
     assert compiled(step, seed=1).firings != compiled(step, seed=2).firings
+
+
+def test_a_cluster_that_does_not_know_a_value_names_its_key() -> None:
+    step = {
+        "fault": "request-error",
+        "target": "all",
+        "at": 1,
+        "requests": ["Produc"],
+        "error": "NOT_COORDINATOR",
+    }
+    cluster = describe_cluster("kafka", needs=frozenset({CLIENT_DETOURS, ANSWERS}))
+    with pytest.raises(ScenarioError, match=r"^faults\[0\].requests: no request 'Produc' of kafka"):
+        faults.refuse_unsupported(compiled(step), cluster)
+    with pytest.raises(ScenarioError, match=r"^faults\[0\].requests: has too few values, got \[\]"):
+        compiled({**step, "requests": []})
