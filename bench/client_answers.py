@@ -12,7 +12,7 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -66,11 +66,10 @@ def answers_of(night: Path) -> Iterator[ClientAnswer]:
         run, cell = folder.folder(ended.folder).root, cells[ended.cell]
         if (run / "result.json").exists():
             faults = read_faults(run / "faults.jsonl")
-            if cell.system == "kafka":
-                asked = [_of_cell(cell.settings, faults)]
-            else:
-                asked = _one_by_one(faults, read_json(run / "result.json")["faults"])
-            for each in asked:
+            errors: Iterable[_FalseError] = [_of_cell(cell.settings, faults)]
+            if len({each.planned_s for each in faults}) > 1:
+                errors = _one_by_one(faults, read_json(run / "result.json")["faults"])
+            for each in errors:
                 yield from _of_fault(run, cell.system, each)
 
 

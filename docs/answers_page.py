@@ -27,7 +27,9 @@ _SCENARIO: Final = (
     "Each client of Kafka has a topic and a group of its own, and all of them run at the same "
     "time, at 20 messages a second each. One second after the load began, every request of the kind is "
     "answered with the error for four seconds, before the broker gets it, unless "
-    "`scenarios/suites/answers.yaml` says otherwise. Producers wait for all replicas and are "
+    "`scenarios/suites/answers.yaml` says otherwise. Some errors were given one after the other in "
+    "one round: then a row is about the messages from its error to the next one, and `never` means "
+    "not before the next one. Producers wait for all replicas and are "
     "idempotent where the client can be (kafka-go cannot)."
 )
 _ONE_BY_ONE: Final = (
