@@ -54,6 +54,8 @@ def promise(
         ("confluent-kafka", {"max.in.flight.requests.per.connection": "1"}, "durable", True, False),
         ("confluent-kafka", {"retries": "0"}, "durable", True, True),
         ("confluent-kafka", {"message.send.max.retries": "0", "acks": "1"}, "leader", True, True),
+        ("kafkajs", {"producer.idempotent": "true"}, "durable", False, True),
+        ("kafkajs", {"producer.maxInFlightRequests": "1"}, "durable", False, False),
         ("kafka-python", {}, "durable", True, True),
         ("kafka-python", {"enable_idempotence": "false"}, "durable", False, False),
         # drops idempotence with a warning only

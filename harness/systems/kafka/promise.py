@@ -4,7 +4,8 @@
   election; otherwise an acknowledgement means the ``leader`` alone, or (``acks=0``) for nothing.
 * **synced**: brokers acknowledge what is in their memory, unless they flush after every batch.
 * **order** and **dedup**: the idempotent producer (KIP-98) keeps both through retries. Without it,
-  retries with several requests in flight reorder, and any retry may store twice.
+  retries with several requests in flight reorder, and any retry may store twice. A client whose
+  calls do not wait for each other (kafkajs) keeps no order through retries.
 
 What the clients call their settings, and what they have by default, is in their worker folders.
 """
@@ -133,9 +134,10 @@ class KafkaProducerSettings(ProducerSettings):
 
     def order(self, context: PromiseContext) -> tuple[bool | None, str]:
         idempotence, in_flight, retries = self.idempotence, self.in_flight, self.retries
-        if idempotence and idempotence.is_true:
+        keeps = self._facts.idempotence is None or self._facts.idempotence.keeps_order
+        if idempotence and idempotence.is_true and keeps:
             return True, idempotence.text
-        if in_flight and number(in_flight) == 1:
+        if in_flight and number(in_flight) == 1 and keeps:
             return True, in_flight.text
         if retries and number(retries) == 0:
             return True, retries.text

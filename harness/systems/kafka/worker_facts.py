@@ -18,11 +18,14 @@ class IdempotenceFacts(SettingFacts):
         unasked: with idempotence on by default only, the client drops it or refuses to start.
         checks_defaults: the client holds its own defaults against it, too: each has to be changed
             by hand.
+        keeps_order: a call that is tried again holds later calls up. Without it, settings promise
+            order only where nothing is tried again.
     """
 
     most_in_flight: int = 5
     unasked: Literal["dropped", "refused"] = "dropped"
     checks_defaults: bool = False
+    keeps_order: bool = True
 
 
 class KafkaFacts(Part):
