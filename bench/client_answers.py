@@ -32,17 +32,21 @@ OF_PRODUCERS: Final = (
     *("Produce", "InitProducerId", "Metadata", "AddPartitionsToTxn", "EndTxn"),
     *("SEND", "PUB", "basic.publish"),
 )
-#: Class of a finding -> what the page calls its messages.
+#: By role, class of a finding -> what the page calls its messages.
 COUNTED: Final = {
-    "acked-lost": "lost",
-    "write-duplicate": "twice",
-    "producer-reorder": "late",
-    "premature-then-repeat": "late",
-    "not-dispatched": "skipped",
-    "delivery-duplicate": "again",
-    "rewind-past-commit": "again",
-    "hang": "hung",
-    "stall": "hung",
+    "producer": {
+        "acked-lost": "lost",
+        "write-duplicate": "twice",
+        "producer-reorder": "late",
+        "premature-then-repeat": "late",
+        "hang": "hung",
+    },
+    "consumer": {
+        "not-dispatched": "skipped",
+        "delivery-duplicate": "again",
+        "rewind-past-commit": "again",
+        "stall": "hung",
+    },
 }
 
 
@@ -128,7 +132,8 @@ def _error(fault: FaultRecord) -> str:
 def _of_fault(run: Path, system: str, error: _FalseError) -> Iterator[ClientAnswer]:
     result, manifest = read_json(run / "result.json"), read_json(run / "manifest.json")
     role = "producer" if error.request in OF_PRODUCERS else "consumer"
-    counts, broke, died = _findings(result, _clients_of_topics(read_json(run / "plan.json")), error)
+    clients = _clients_of_topics(read_json(run / "plan.json"))
+    counts, broke, died = _findings(result, clients, role, error)
     versions = {each["client"]: each["client_version"] for each in manifest["workers"]}
     numbers: dict[str, list[int]] = {}
     for worker in manifest["workers"]:
@@ -169,13 +174,14 @@ def _clients_of_topics(plan: dict[str, Any]) -> dict[str, str]:
 
 
 def _findings(
-    result: dict[str, Any], clients: Mapping[str, str], error: _FalseError
+    result: dict[str, Any], clients: Mapping[str, str], own_role: str, error: _FalseError
 ) -> tuple[dict[str, Counter[str]], dict[str, set[str]], dict[tuple[str, str], tuple[str, float]]]:
     """By client, messages of each kind since clients received an error, and the classes of
-    promises that it broke; by client and role, why and when it died."""
+    promises that its producer or its consumer broke; by client and role, why and when it died."""
     counts: dict[str, Counter[str]] = {}
     broke: dict[str, set[str]] = {}
     died: dict[tuple[str, str], tuple[str, float]] = {}
+    others = COUNTED["consumer" if own_role == "producer" else "producer"]
     for finding in result["findings"]:
         for stream in finding["by_stream"]:
             client = clients.get(stream["stream"].rpartition("-")[0], "")
@@ -184,9 +190,10 @@ def _findings(
                 for start_s, count in stream["windows"]
                 if error.since_s <= start_s < error.until_s
             )
-            if name := COUNTED.get(finding["class"]):
+            if name := COUNTED[own_role].get(finding["class"]):
                 counts.setdefault(client, Counter())[name] += since
-            if since and finding["status"] == Status.VIOLATION:
+            is_own = finding["class"] not in others
+            if since and is_own and finding["status"] == Status.VIOLATION:
                 broke.setdefault(client, set()).add(finding["class"])
         if finding["class"] == "client-died":
             for witness in finding["witnesses"]:
