@@ -32,6 +32,8 @@ OF_PRODUCERS: Final = (
     *("Produce", "InitProducerId", "Metadata", "AddPartitionsToTxn", "EndTxn"),
     *("SEND", "PUB", "basic.publish"),
 )
+#: Figures of the messages that a client tried to send.
+ATTEMPTED: Final = ("messages", "failed", "unknown")
 #: By role, class of a finding -> what the page calls its messages.
 COUNTED: Final = {
     "producer": {
@@ -65,9 +67,9 @@ def newest_night() -> Path:
 def answers_of(night: Path) -> Iterator[ClientAnswer]:
     """What each client did in each round of a night that was judged."""
     folder = NightDir(night)
-    cells = {cell.id: cell for cell in folder.load().cells}
-    for ended in folder.ended().values():
-        run, cell = folder.folder(ended.folder).root, cells[ended.cell]
+    loaded = folder.load()
+    for turn in loaded.turns:
+        run, cell = folder.folder(turn.folder).root, loaded.cell(turn)
         if (run / "result.json").exists():
             faults = read_faults(run / "faults.jsonl")
             errors: Iterable[_FalseError] = [_of_cell(cell.settings, faults)]
@@ -145,6 +147,9 @@ def _of_fault(run: Path, system: str, error: _FalseError) -> Iterator[ClientAnsw
         why, died_s = died.get((client, role), ("", math.inf))
         if died_s < error.since_s:
             continue  # by an error before this one
+        figures = read(run, own, error)
+        if role == "producer" and not sum(figures[name] for name in ATTEMPTED):
+            continue  # it hung since an error before this one, and its worker was ended
         yield ClientAnswer.model_validate(
             {
                 "system": system,
@@ -158,7 +163,7 @@ def _of_fault(run: Path, system: str, error: _FalseError) -> Iterator[ClientAnsw
                 "day": result["started"][:10],
                 "died": why if died_s < error.until_s else "",
                 **counts.get(client, {}),
-                **read(run, own, error),
+                **figures,
             }
         )
 
