@@ -77,18 +77,20 @@ def answers_page() -> str:
 
 
 def _gave_up(found: Iterable[ClientAnswer]) -> list[str]:
-    """Errors after which a client never continued, by client."""
-    lines = ["## Clients that did not continue", ""]
+    """Errors after which a client never continued or broke a promise, by client."""
+    lines = ["## Clients that did not continue or broke a promise", ""]
     worst = sorted(
         (
             each
             for each in found
-            if each.died or (not _waits_for_members(each) and (each.hung or each.back_s is None))
+            if each.died
+            or each.broke
+            or (not _waits_for_members(each) and (each.hung or each.back_s is None))
         ),
         key=lambda each: each.client,
     )
     if not worst:
-        return [*lines, "Every client continued after every error that was measured."]
+        return [*lines, "Every client continued after every error, and kept its promises."]
     lines += [
         "| client | version | request | error | what happened | why |",
         "|---|---|---|---|---|---|",
@@ -105,6 +107,8 @@ _WHY: Final = {
     ("aiokafka", "Produce", ""): "1",
     ("kafka-python", "Produce", ""): "2",
     ("confluent-kafka", "Produce", ""): "3",
+    ("kafkajs", "Produce", ""): "6",
+    ("sarama", "Produce", ""): "7",
     ("kafkajs", "Fetch", ""): "4",
     ("kafkajs", "Heartbeat", ""): "4",
     ("confluent-kafka", "Heartbeat", "FENCED_INSTANCE_ID"): "5",
@@ -134,6 +138,15 @@ _CAUSES: Final = {
         "5: Another member has the id of this one, so this one must stop, as KIP-345 asks "
         "([librdkafka#2635](https://github.com/confluentinc/librdkafka/pull/2635))."
     ),
+    "6": (
+        "6: kafkajs has one request of an idempotent producer at a broker at a time, and every "
+        "call that was refused waits for its turn again, longer each time (`sendMessages.js`)."
+    ),
+    "7": (
+        "7: Messages that wait until a batch was tried again have no sequence number. A broker "
+        "takes them for a repeat of the first batch, and acknowledges them without storing them "
+        "([sarama#3354](https://github.com/IBM/sarama/issues/3354), fixed in v1.46.3)."
+    ),
 }
 
 
@@ -158,7 +171,9 @@ def _end(each: ClientAnswer) -> str:
     what = "messages" if each.role == "producer" else "stalls"
     hung = f"{each.hung} {what} hung" if each.hung else ""
     silent = "no message after the fault" if each.back_s is None else ""
-    return ", ".join(text for text in (hung, silent) if text)
+    others = [name for name in each.broke or () if name not in ("hang", "stall")]
+    broke = f"broke {', '.join(others)}" if others else ""
+    return ", ".join(text for text in (hung, silent, broke) if text)
 
 
 def _table(error: str, rows: list[ClientAnswer]) -> list[str]:
