@@ -348,7 +348,8 @@ def _producer(
     context = PromiseContext(
         topics, broker_config, scenario.cluster.topology, bool(spec.transactions)
     )
-    unbounded_s = scenario.load.duration + limits.recovery + limits.drain
+    whole_s = scenario.load.duration + limits.recovery + limits.drain
+    unbounded_s = limits.unbounded_call or whole_s
     return ProducerPlan(
         name="",
         instance=0,

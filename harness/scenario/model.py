@@ -477,6 +477,10 @@ class LimitsSpec(Part):
     call: Seconds = Field(
         0.0, description="a send open for longer hangs; 0 = the client's own timeout + 10 s"
     )
+    unbounded_call: Seconds = Field(
+        0.0,
+        description="timeout assumed for a client that never gives up; 0 = load + recovery + drain",
+    )
     recovery: Seconds = Field(60.0, description="time limit for the recovery after the load")
     drain: Seconds = Field(
         60.0, description="until every send has an outcome and consumers caught up"

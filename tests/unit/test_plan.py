@@ -301,6 +301,13 @@ def test_limits_call_overrules() -> None:
     assert build_plan(scenario(limits={"call": 3}), seed=1).producers[0].call_deadline_s == 3
 
 
+@pytest.mark.parametrize(("own_s", "deadline_s"), [(0, 15 + 10), (5, 5 + 10)])
+def test_a_client_that_never_gives_up_can_be_given_a_limit(own_s: int, deadline_s: int) -> None:
+    client = {"client": "confluent-kafka", "options": {"message.timeout.ms": own_s * 1000}}
+    made = scenario(load={"producers": {"p": client}}, limits={"unbounded_call": 15})
+    assert build_plan(made, seed=1).producers[0].call_deadline_s == deadline_s
+
+
 def test_options_are_native_text() -> None:
     options = {
         "enable.idempotence": True,
