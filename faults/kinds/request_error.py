@@ -4,18 +4,19 @@ received."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
 from faults.kit.answers import AnswerFault, AnswerParams
 from faults.kit.cluster_view import ability_of
-from faults.kit.params import Share
+from faults.kit.params import Inventory, Share
 from harness.contracts.plan import FaultStep
 from harness.durations import Seconds
 from harness.errors import did_you_mean
 from harness.protocols.cluster import Cluster
 from harness.protocols.network import AnswerChange, ChangesAnswers
+from harness.systems import SYSTEMS
 
 
 class RequestErrorParams(AnswerParams):
@@ -66,17 +67,11 @@ class RequestError(AnswerFault[RequestErrorParams]):
 
     kind = "request-error"
     params = RequestErrorParams
-    samples: ClassVar[Sequence[FaultStep]] = (
-        {"requests": ["Produce"], "error": "NOT_LEADER_OR_FOLLOWER"},
-        {"requests": ["Produce"], "error": "NOT_ENOUGH_REPLICAS"},
-        {"requests": ["Produce"], "error": "REQUEST_TIMED_OUT", "answered": "after"},
-        {"requests": ["Fetch"], "error": "NOT_LEADER_OR_FOLLOWER"},
-        {"requests": ["OffsetCommit"], "error": "COORDINATOR_LOAD_IN_PROGRESS"},
-        {"requests": ["OffsetCommit"], "error": "NOT_COORDINATOR"},
-        {"requests": ["Heartbeat"], "error": "REBALANCE_IN_PROGRESS"},
-        {"requests": ["JoinGroup"], "error": "COORDINATOR_NOT_AVAILABLE"},
-        {"requests": ["InitProducerId"], "error": "COORDINATOR_LOAD_IN_PROGRESS"},
-    )
+    def drawn_from(self, inventory: Inventory) -> Sequence[FaultStep]:
+        sent = SYSTEMS[inventory.system].client_requests
+        return [
+            {"requests": [name], "error": error} for name, errors in sent.items() for error in errors
+        ]
 
     def refusal(self, params: RequestErrorParams, cluster: Cluster) -> str:
         errors = ability_of(cluster, ChangesAnswers).answer_errors()

@@ -10,8 +10,9 @@ from pydantic import Field
 from faults.kit.cluster_view import ClusterView, ability_of
 from faults.kit.network import Impaired, NetworkFault
 from faults.kit.params import Inventory
-from faults.kit.requests import DRAWN_REQUESTS, RequestParams, requests_refusal
+from faults.kit.requests import RequestParams, drawn_requests, requests_refusal
 from faults.kit.targets import target_text
+from harness.contracts.plan import FaultStep
 from harness.durations import Seconds
 from harness.protocols.cluster import Cluster, HasPlacement, Proof
 from harness.protocols.network import REQUESTS, Flow, Impairment, Stalled, StallsRequests
@@ -60,11 +61,13 @@ class RequestStall(NetworkFault[RequestStallParams]):
     how = "stall"
     abilities = (StallsRequests, Killable, HasPlacement)
     params = RequestStallParams
-    samples = DRAWN_REQUESTS
     needs = NetworkFault.needs | {REQUESTS}
 
     def needs_for(self, params: RequestStallParams) -> frozenset[str]:
         return super().needs_for(params) | {REQUESTS}
+
+    def drawn_from(self, inventory: Inventory) -> Sequence[FaultStep]:
+        return drawn_requests(self, inventory)
 
     def complete(self, params: RequestStallParams, inventory: Inventory) -> RequestStallParams:
         target_text(params.target, inventory)  # several nodes at once do not count as lost nodes

@@ -12,7 +12,7 @@ from faults.kit.cluster_view import ClusterView, ability_of
 from faults.kit.errors import StepProblem
 from faults.kit.network import Impaired, NetworkFault, is_of_clients
 from faults.kit.params import Inventory
-from faults.kit.requests import DRAWN_REQUESTS, RequestParams, requests_refusal
+from faults.kit.requests import RequestParams, drawn_requests, requests_refusal
 from faults.kit.targets import parse
 from harness.contracts.plan import FaultStep
 from harness.errors import did_you_mean
@@ -127,12 +127,14 @@ class AnswerFault(NetworkFault[P], Generic[P]):
 
     silences: ClassVar[bool] = False
     how = "answer"
-    samples: ClassVar[Sequence[FaultStep]] = DRAWN_REQUESTS
     abilities = (ChangesAnswers, Killable, HasPlacement)
     needs = NetworkFault.needs | {ANSWERS}
 
     def needs_for(self, params: P) -> frozenset[str]:
         return super().needs_for(params) | {ANSWERS}
+
+    def drawn_from(self, inventory: Inventory) -> Sequence[FaultStep]:
+        return drawn_requests(self, inventory)
 
     def complete(self, params: P, inventory: Inventory) -> P:
         if not is_of_clients(params.link):

@@ -136,14 +136,18 @@ class FaultKind(ABC, Generic[P]):
     said: ClassVar[frozenset[str]] = frozenset({"target", "topic", "partitions", "moves", "to"})
     #: Before the time that it lasts, in `sentence`.
     lasts_word: ClassVar[str] = "for"
-    #: Values for keys without a default, for steps that are drawn at random; one of them is used.
-    #: Empty: such a step is never drawn.
+    #: Values for keys without a default, for steps that are drawn at random. Empty: such a step is
+    #: never drawn.
     samples: ClassVar[Sequence[FaultStep]] = ({},)
 
     @classmethod
     def doc(cls) -> str:
         """The first paragraph of its docstring, as one line."""
         return first_paragraph(cls)
+
+    def drawn_from(self, inventory: Inventory) -> Sequence[FaultStep]:
+        """Return the samples for a plan, of which a step that is drawn at random has one."""
+        return self.samples
 
     def complete(self, params: P, inventory: Inventory) -> P:
         """Check names against the plan and fill in what it decides (the only topic, ...).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -11,6 +11,12 @@ from faults.kit.network import NetworkParams
 from faults.kit.params import Share
 from harness.errors import did_you_mean
 from harness.protocols.cluster import Cluster
+from harness.systems import SYSTEMS
+
+if TYPE_CHECKING:
+    from faults.kit.injection import FaultKind
+    from faults.kit.params import Inventory
+    from harness.contracts.plan import FaultStep
 
 
 class RequestParams(NetworkParams):
@@ -25,11 +31,18 @@ class RequestParams(NetworkParams):
     )
 
 
-#: Requests of Kafka that a fault on requests may be drawn with, one at a time.
-DRAWN_REQUESTS: Final = tuple(
-    {"requests": [name]}
-    for name in ("Produce", "Fetch", "OffsetCommit", "Metadata", "FindCoordinator", "JoinGroup")
-)
+def drawn_requests(kind: FaultKind[Any], inventory: Inventory) -> list[FaultStep]:
+    """Return the samples of a kind that its system has the requests of; a sample that names none is
+    there once for each request that clients of the system send."""
+    sent = SYSTEMS[inventory.system].client_requests
+    is_named = not kind.params.model_fields["requests"].is_required()
+    found: list[FaultStep] = []
+    for sample in kind.samples:
+        if is_named or "requests" in sample:
+            found += [sample] if {*sample.get("requests", ())} <= {*sent} else []
+        else:
+            found += [{"requests": [name], **sample} for name in sent]
+    return found
 
 
 def requests_refusal(

@@ -2,7 +2,7 @@
 
 It knows the kinds by their models alone: times, choices, targets and topics are drawn, every other
 key keeps its default. A kind with a key that has no default is drawn only if the kind gives values
-for it (`FaultKind.samples`).
+for it (`FaultKind.drawn_from`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from faults.kinds import KINDS
 from faults.kit.clients import ClientParams
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind
-from faults.kit.params import Inventory, NodeParams, OneTopicParams, Params
+from faults.kit.params import Inventory, NodeParams, OneTopicParams
+from faults.kit.requests import RequestParams
 from faults.schedule.reference import unit_of
 from faults.schedule.steps import find_kind, read_step
 from harness.contracts.plan import FaultStep
@@ -32,6 +33,8 @@ _LEFT_S: Final = 1.0
 _LEAST_S: Final = 0.1
 #: Of a duration without a default.
 _LONGEST_REQUIRED_S: Final = 2.0
+#: Of the requests that a fault meets.
+_SHARES: Final = (1.0, 0.5, 0.1, 0.03)
 
 
 def drawable(inventory: Inventory, load_s: float) -> list[str]:
@@ -60,7 +63,7 @@ def draw_step(name: str, inventory: Inventory, rng: random.Random, load_s: float
         StepProblem: no step of this kind fits, or its length is not known.
     """
     kind = find_kind(name)
-    if not kind.samples:
+    if not kind.drawn_from(inventory):
         raise StepProblem("fault", f"{name} is never drawn")
     problem = StepProblem("fault", f"{name} takes longer than the load")
     for _ in range(_DRAWS):
@@ -87,7 +90,7 @@ def change_step(
     if "mix" in step or "at" not in step:
         return None
     kind = find_kind(step.get("fault"))
-    if not kind.samples:
+    if not kind.drawn_from(inventory):
         return None
     redrawn = _drawn_keys(kind, inventory, rng)
     key = rng.choice(["at", *redrawn])
@@ -118,21 +121,23 @@ def _ends_s(step: FaultStep, inventory: Inventory) -> float:
 
 def _drawn_keys(kind: FaultKind[Any], inventory: Inventory, rng: random.Random) -> FaultStep:
     """Return the keys of a step that are drawn, without its time."""
-    keys: FaultStep = dict(rng.choice(kind.samples))
+    keys: FaultStep = dict(rng.choice(kind.drawn_from(inventory)))
     for name, field in kind.params.model_fields.items():
         key = field.alias or name
         if key not in keys:
-            keys.update(_drawn_key(key, field, kind.params, inventory, rng))
+            keys.update(_drawn_key(key, field, kind, inventory, rng))
     return keys
 
 
 def _drawn_key(
-    key: str, field: FieldInfo, params: type[Params], inventory: Inventory, rng: random.Random
+    key: str, field: FieldInfo, kind: FaultKind[Any], inventory: Inventory, rng: random.Random
 ) -> Iterator[tuple[str, Any]]:
     """Yield the key with its value; nothing if it keeps its default."""
-    if key == "target" and (targets := list(_targets(params, inventory))):
+    if key == "target" and (targets := list(_targets(kind, inventory))):
         yield key, rng.choice(targets)
-    elif key == "topic" and issubclass(params, OneTopicParams) and inventory.topics:
+    elif key == "share" and issubclass(kind.params, RequestParams):
+        yield key, rng.choice(_SHARES)
+    elif key == "topic" and issubclass(kind.params, OneTopicParams) and inventory.topics:
         yield key, rng.choice(inventory.topics).name
     elif get_origin(field.annotation) is Literal:
         yield key, rng.choice(get_args(field.annotation))
@@ -143,11 +148,15 @@ def _drawn_key(
         yield key, max(_LEAST_S, round(drawn_s, 1))
 
 
-def _targets(params: type[Params], inventory: Inventory) -> Iterator[str]:
+def _targets(kind: FaultKind[Any], inventory: Inventory) -> Iterator[str]:
     """Yield the targets that a step may have."""
+    params = kind.params
     if issubclass(params, NodeParams):
         yield NodeParams().target
         yield from inventory.nodes
+        yield from (f"coordinator-of:{name}" for name in inventory.coordinated)
+        if issubclass(params, RequestParams):
+            yield "all"  # the nodes stay; other kinds would take them all away
         for topic in inventory.topics:
             yield from (f"leader-of:{topic.name}", f"follower-of:{topic.name}")
     elif issubclass(params, ClientParams):

@@ -25,6 +25,9 @@ _METHODS: Final = (
 #: Name of a method -> its number for the network proxy: class and method in a byte each.
 REQUESTS: Final = {name: _CLASSES[name.partition(".")[0]] << 8 | at for name, at in _METHODS}
 
+#: As `harness.systems.base.System.client_requests`.
+CLIENT_REQUESTS: Final = {"basic.publish": ("basic.nack",), "basic.consume": (), "basic.qos": ()}
+
 #: What a broker says when it closes a channel, or (from ``CONNECTION_FORCED`` on) the connection.
 REPLY_CODES: Final = {
     "CONTENT_TOO_LARGE": 311,

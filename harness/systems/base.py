@@ -44,6 +44,8 @@ class System:
         foreign: by part and key of the scenario, what to write instead of a key that means nothing
             here.
         broker_config: by broker setting that the harness needs as it is, why.
+        quick_config: broker settings with which groups of consumers are complete sooner; for many
+            short rounds.
         config_form: how the brokers' own file of settings is written: ``properties``, ``nested``
             (blocks), or empty = no such file is read.
         config_left_aside: pattern of settings of such a file that a run leaves aside: who may
@@ -86,6 +88,8 @@ class System:
             not stated.
         log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name is;
             without it the line is about all streams. Empty = no line says so.
+        client_requests: requests that clients of a run send -> errors that brokers may answer them
+            with, after which a client should try again; random faults are drawn from these.
         request_kinds: name of a kind of request of clients or brokers -> its number on the wire,
             where the network proxy can tell where a request begins and of which kind it is.
         answer_errors: name of an error in answers -> its number, where the network proxy can change
@@ -131,6 +135,7 @@ class System:
     options_since: ClassVar[Mapping[tuple[str, str], str]] = {}
     foreign: ClassVar[Mapping[tuple[str, str], str]] = {}
     broker_config: ClassVar[Texts] = _NOTHING
+    quick_config: ClassVar[Texts] = _NOTHING
     config_form: ClassVar[str] = ""
     config_left_aside: ClassVar[str] = ""
     copies: ClassVar[tuple[str, str]] = ("copy", "copies")
@@ -157,6 +162,7 @@ class System:
     grows_topics: ClassVar[bool] = False
     log_stamps: ClassVar[tuple[str, ...]] = ()
     log_leader: ClassVar[str] = ""
+    client_requests: ClassVar[Mapping[str, Sequence[str]]] = {}
     request_kinds: ClassVar[Mapping[str, int]] = {}
     answer_errors: ClassVar[Mapping[str, int]] = {}
     answer_kinds: ClassVar[Mapping[str, int]] = {}

@@ -169,6 +169,8 @@ class Kafka(System):
         ("consumer", "rollback_every"): _COMMITS,
     }
     options_since = {("group.protocol", "consumer"): "4.0.0", ("group.type", "share"): "4.2.0"}
+    #: Members that start together join in one rebalance, and not in two that are a heartbeat apart.
+    quick_config = {"group.initial.rebalance.delay.ms": "300"}
     config_form = "properties"
     config_left_aside = (
         r"(ssl|sasl|security|listener\.name|zookeeper|kafka\.metrics|metric)\.|authorizer\.|super\.users$|"
@@ -200,6 +202,18 @@ class Kafka(System):
     names_group_members = True
     grows_topics = True
     log_stamps = ("[{time}] {level} ",)
+    client_requests = {
+        "Produce": ("NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT"),
+        "Fetch": ("NOT_LEADER_OR_FOLLOWER",),
+        "Metadata": (),
+        "FindCoordinator": (),
+        "JoinGroup": ("COORDINATOR_NOT_AVAILABLE",),
+        "Heartbeat": ("REBALANCE_IN_PROGRESS",),
+        "OffsetCommit": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
+        "InitProducerId": ("COORDINATOR_LOAD_IN_PROGRESS",),
+        "AddPartitionsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
+        "EndTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
+    }
     request_kinds = _REQUESTS
     answer_errors = _ERRORS
     answer_acts = ("error", "before", "drop", "delay", "throttle", "close", "stale", "flip")

@@ -142,6 +142,12 @@ class Nats(System):
     first_position = 1  # sequences of a stream
     size_setting = "max_msg_size"
     log_stamps = ("[{*}] {time} [{level}] ",)
+    client_requests = {
+        "PUB": ("JSInsufficientResourcesErr", "JSClusterNotAvailErr", "503 No Responders"),
+        "ACK": (),
+        "CONSUMER.MSG.NEXT": ("409 Leadership Change", "503 No Responders"),
+        "CONSUMER.INFO": ("JSClusterNotAvailErr",),
+    }
     answer_kinds = _REQUESTS
     answer_errors = _ERRORS
     answer_acts = ("error", "before", "drop", "delay", "close", "detach", "twice", "reorder")

@@ -177,6 +177,14 @@ class Pulsar(System):
         "systemTopicEnabled": "true",  # topics remember in one which transactions were aborted
     }
     log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
+    client_requests = {
+        "LOOKUP": ("ServiceNotReady",),
+        "PARTITIONED_METADATA": ("ServiceNotReady",),
+        "PRODUCER": ("ServiceNotReady", "TooManyRequests"),
+        "SEND": ("PersistenceError", "UnknownError"),
+        "SUBSCRIBE": ("ServiceNotReady", "TooManyRequests"),
+        "ACK": (),
+    }
     request_kinds = _REQUESTS
     answer_errors = _ERRORS
     answer_acts = ("error", "before", "drop", "delay", "close", "detach", "twice")

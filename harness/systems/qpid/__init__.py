@@ -34,6 +34,7 @@ class Qpid(System):
     is_queue = True
     stored_overhead_bytes = 500
     log_stamps = ("{time} {level} ",)
+    client_requests = amqp091.CLIENT_REQUESTS
     answer_kinds = amqp091.REQUESTS
     answer_errors = amqp091.ERRORS
     answer_acts = amqp091.ACTS

@@ -89,6 +89,7 @@ class RabbitMq(System):
         "metadata": ("*/config", "*.dets", "*.DCD", "*.DCL", "*.DAT"),
     }
     log_stamps = ("{time} [{level}] ",)
+    client_requests = amqp091.CLIENT_REQUESTS
     answer_kinds = amqp091.REQUESTS
     answer_errors = amqp091.ERRORS
     answer_acts = amqp091.ACTS
