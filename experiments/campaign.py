@@ -237,7 +237,7 @@ class CampaignRunner:
                 hint=f"`brokerstorm clean {self._root.run_id}` ends the rest",
             )
         self._interrupts.raise_if_stopped()
-        self.progress.phase("judge", "Spark")
+        self.progress.phase("judge", "" if self._options.brief else "Spark")
         self._on_phase("judge")
         try:
             result = self._judge(run)
@@ -388,13 +388,17 @@ class CampaignRunner:
             self._stop_windows()
         if name == "ready" and self._is_latest:
             point_latest(self._root)  # from here on there is something to show
-        if name == "drain":
+        if name == "drain" and not self._options.brief:
             self._session.start()
 
     def _judge(self, run: RunDir) -> Result:
         self._telemetry.end()
         result = judge_run(
-            self._context, run, self._session, in_campaign=run.root != self._root.root
+            self._context,
+            run,
+            self._session,
+            in_campaign=run.root != self._root.root,
+            brief=self._options.brief,
         )
         if self._spark_load:
             self._spark_load.store_judged(run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from analysis.report.documents import read_result, write_campaign
 from analysis.report.junit import write_campaign_xml, write_run_xml
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from analysis.verdict.reproduction import ReproductionAnswer, RoundQuestion
     from harness.contracts.plan import Plan
 
+#: Of sealed files: about a million messages, which one process judges in a second or two.
+_SMALL_BYTES: Final = 16 << 20
 #: Folder and summary of rounds that were stopped before their end.
 TellStopped: TypeAlias = "Callable[[RunDir, Campaign], None]"
 
@@ -75,16 +77,31 @@ def judge_run(
     *,
     in_campaign: bool = False,
     hits: Path | None = None,
+    brief: bool = False,
 ) -> Result:
     """Judge a sealed run; writes result.json, report.html and junit.xml, and every hit to
-    ``hits``."""
-    from analysis.report.html import write_run_page
+    ``hits``.
+
+    Args:
+        brief: a small run is judged in this process, and report.html is not written:
+            `brokerstorm show --html` writes it.
+    """
     from analysis.spark.judge import judge
 
-    result = judge(run, session.get(), hits=hits, stopped=context.interrupts.raise_if_stopped)
-    write_run_page(run, result, up="../report.html" if in_campaign else "")
+    spark = None if brief and _is_small(run) else session.get()
+    result = judge(run, spark, hits=hits, stopped=context.interrupts.raise_if_stopped)
+    if not brief:
+        from analysis.report.html import write_run_page
+
+        write_run_page(run, result, up="../report.html" if in_campaign else "")
     write_run_xml(run, result)
     return result
+
+
+def _is_small(run: RunDir) -> bool:
+    """Whether judging a run takes less time than a Spark job."""
+    files = run.sealed.rglob("*.parquet")
+    return sum(file.stat().st_size for file in files) <= _SMALL_BYTES
 
 
 def summarize(

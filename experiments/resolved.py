@@ -49,6 +49,8 @@ class RoundOptions:
         judges_cut: a round whose load a signal shortens is audited and judged, too.
         windows: how a round is judged while it runs; None = only at the end.
         load: the Spark cluster whose executors make the load; None = this machine.
+        brief: rounds are short and many: this process judges small ones, without Spark, and
+            their pages are drawn when they are looked at.
     """
 
     runtime: str = "auto"
@@ -62,6 +64,7 @@ class RoundOptions:
     judges_cut: bool = False
     windows: WindowRequest | None = None
     load: LoadRequest | None = None
+    brief: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Judges a sealed run: one Spark task per bucket, merged on the driver.
+"""Judges a sealed run: one Spark task per bucket, merged on the driver. A small run can be judged in
+this process: its buckets by the same kernels, one after the other.
 
 Nothing is shuffled: sealing has put everything one task needs into one bucket. So the job is one of
 plain Python partitions: planning and compiling a query would take longer than all else Spark does
@@ -28,7 +29,7 @@ from analysis.report.documents import result_of_document, write_result
 from analysis.series import Grid
 from analysis.spark.lost import ends_without_executors
 from analysis.spark.session import WarmSession, is_local, spark_reason
-from analysis.spark.task import SECOND_PASS, Task, judge_numbers
+from analysis.spark.task import SECOND_PASS, Task, judge_numbers, judge_units
 from analysis.verdict.hits_file import write_hits
 from analysis.verdict.left_out import beside_what_was_judged
 from analysis.verdict.result import RunFiles, grid_of, result_of, trusted
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 def judge(
     run: RunDir,
-    session: SparkContext,
+    session: SparkContext | None,
     *,
     root_uri: str | None = None,
     hits: Path | None = None,
@@ -54,6 +55,7 @@ def judge(
     """Judge a sealed run and write result.json.
 
     Args:
+        session: runs the tasks; None = this process judges one bucket after the other.
         root_uri: where executors find the run's ``sealed`` folder, any URI that pyarrow.fs knows;
             None = the run folder, which they must then be able to read.
         hits: a Parquet file for every hit (`analysis.verdict.hits_file`); None = witnesses only.
@@ -65,9 +67,8 @@ def judge(
             file that is missing or was changed is not an error: what rests on it is unknown.)
     """
     began = time.monotonic()
-    judged = judged_buckets(
-        run, partial(run_tasks, session, stopped), root_uri=root_uri, with_hits=hits is not None
-    )
+    answers = judge_units if session is None else partial(run_tasks, session, stopped)
+    judged = judged_buckets(run, answers, root_uri=root_uri, with_hits=hits is not None)
     result = judged.result(time.monotonic() - began)
     write_result(run, result)
     if hits is not None:
