@@ -122,8 +122,8 @@ class HuntNight:
     Attributes:
         rounds: that were judged.
         features: different ones that its rounds showed.
-        entries: scenarios of its corpus that showed something new in this night, whether the corpus
-            had them before or not.
+        new_features: the ones among them that no scenario of the corpus had before this night.
+        entries: scenarios of its corpus after this night.
         new_entries: the ones among them that the corpus did not have before.
     """
 
@@ -132,6 +132,7 @@ class HuntNight:
     word: str
     rounds: int
     features: int
+    new_features: int
     entries: int
     new_entries: int
 
@@ -139,8 +140,8 @@ class HuntNight:
     def text(self) -> str:
         """Return the numbers as a sentence."""
         return (
-            f"{self.rounds} rounds, {self.features} features, {self.new_entries} new scenarios, "
-            f"{self.entries} in the corpus"
+            f"{self.rounds} rounds, {self.features} features ({self.new_features} new), "
+            f"{self.new_entries} new scenarios, {self.entries} in the corpus"
         )
 
 
@@ -315,6 +316,7 @@ def _hunts(rounds: Sequence[Round], nights: Sequence[str]) -> list[HuntNight]:
             word=word_of(row),
             rounds=row.exposure[HUNT_JUDGED],
             features=row.exposure.get("hunt_features", 0),
+            new_features=row.exposure.get("hunt_new_features", 0),
             entries=row.exposure.get("hunt_entries", 0),
             new_entries=row.exposure.get("hunt_new_entries", 0),
         )

@@ -70,7 +70,7 @@ def hunt_round(
     """Return the row of a hunt: one for all its rounds, with their numbers as exposure."""
     numbers = {
         f"hunt_{name}": int(document[name])
-        for name in ("judged", "features", "entries", "new_entries")
+        for name in ("judged", "features", "new_features", "entries", "new_entries")
     }
     found = [
         Found(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import pytest
 
 from experiments.history.page import suite_page
 from experiments.history.report import report_of
+from experiments.history.rounds import Labels
 from experiments.history.store import History
 from experiments.history.summary import markdown
 from experiments.hunt.hunting import RESULT, HuntRequest
+from experiments.nights.hunts import hunt_round
 from experiments.nights.matrix import Cell, HuntCell
-from experiments.nights.night import Night, NightDir, turns_of
+from experiments.nights.night import Ended, Night, NightDir, turns_of
 from experiments.nights.playing import NightTurns
 from harness.rundir import RunDir, write_json
 from tests.lent import settings
@@ -35,7 +38,7 @@ FOUND = {
     "reference_shown": 0,
     "file": "found-1.yaml",
 }
-NUMBERS = {"judged": 9, "features": 44, "entries": 12, "new_entries": 3}
+NUMBERS = {"judged": 9, "features": 44, "new_features": 5, "entries": 12, "new_entries": 3}
 
 
 @pytest.mark.parametrize("found", [[], [FOUND]], ids=["nothing found", "a broken promise"])
@@ -76,6 +79,34 @@ def test_a_night_plays_a_hunt_and_reports_it(
     assert report.exit_code == ended.exit_code == int(bool(found))
     assert [row.state.cls for row in report.findings] == [each["what"][0] for each in found]
     (hunt,) = report.hunts
-    assert hunt.text == "9 rounds, 44 features, 3 new scenarios, 12 in the corpus"
+    assert hunt.text == "9 rounds, 44 features (5 new), 3 new scenarios, 12 in the corpus"
     assert f"- hunt sarama@latest: {hunt.text}" in markdown(report)
     assert '<section id="hunts">' in suite_page(report, tmp_path, {})
+
+
+def test_the_page_shows_two_hunts_by_night_and_what_is_new_since_last_night() -> None:
+    cells = [CELL, replace(CELL, id="hunt franz-go@latest", client="franz-go")]
+    ended = Ended(
+        cell="", number=1, seed=7, is_sticky=False, folder="", verdict="pass", exit_code=0,
+        started="", ended="", duration_s=60.0,
+    )  # fmt: skip
+    rounds = [
+        hunt_round(
+            RunDir(Path("hunt")),
+            cell,
+            Labels(night=night, suite="s", cell=cell.id),
+            ended,
+            {**NUMBERS, "entries": entries, "found": []},
+        )
+        for night, entries in (("20260101", 12), ("20260102", 15))
+        for cell in cells
+    ]
+    report = report_of("s", "20260102", rounds, {})
+    numbers = [(each.cell, each.night, each.entries, each.new_features) for each in report.hunts]
+    assert numbers == [
+        (f"hunt {client}@latest", night, entries, 5)
+        for client in ("franz-go", "sarama")
+        for night, entries in (("20260102", 15), ("20260101", 12))
+    ]
+    tonight = [line for line in markdown(report).splitlines() if line.startswith("- hunt ")]
+    assert [line.rpartition(", ")[2] for line in tonight] == ["15 in the corpus"] * 2
