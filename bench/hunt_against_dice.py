@@ -59,7 +59,7 @@ _POLL_S: Final = 1.0
 #: A budget with which a hunt plays one round.
 _ONE_ROUND_S: Final = 20.0
 #: No round is shorter.
-_SHORTEST_ROUND_S: Final = 15
+_SHORTEST_ROUND_S: Final = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

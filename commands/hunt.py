@@ -130,7 +130,7 @@ def _show(settings: Settings, root: RunDir, hunting: Hunt, corpus: Path) -> int:
     def text() -> None:
         paragraph(
             f"{hunting.judged} of {hunting.played} rounds judged · {len(hunting.seen)} features · "
-            f"{len(hunting.entries)} scenarios in {corpus}"
+            f"{hunting.corpus_entries} scenarios in {corpus}"
         )
         for each in hunting.found:
             _show_found(root, each)

@@ -37,10 +37,12 @@ _KEYS: Final = (1, 3, 20, 1000)
 _PARTITIONS: Final = (1, 2, 3, 6, 12, 32)
 _PRODUCERS: Final = (1, 2, 3)
 _CONSUMERS: Final = (1, 2, 3, 4)
-#: Changes of faults, and changes of settings, from a round to the one that is made from it; one of
-#: these is drawn. A round takes half a minute, so most rounds try several things; the search for
-#: the smallest scenario separates them.
-_CHANGES_AT_ONCE: Final = (0, 1, 1, 2)
+#: Numbers of changes of faults, and of changes of settings, of which one each is drawn: from a
+#: round that showed something new to the next one, and from the first scenario to a round that
+#: explores. A hunt of an hour has two hundred rounds, so a round tries several things; the search
+#: for the smallest scenario separates them.
+FEW: Final = ((0, 1, 1, 2), (0, 1, 1, 2))
+MANY: Final = ((2, 3, 3, 4), (2, 3, 4))
 #: A change of a client is made to each other client of its side, too, with this probability.
 _ALSO_OTHERS: Final = 0.5
 
@@ -106,12 +108,17 @@ def changed(
     choices: Choices,
     rng: random.Random,
     tried: Mapping[str, int] | None = None,
+    *,
+    at_once: Sequence[Sequence[int]] = FEW,
+    fits: Callable[[Document], bool] = lambda data: True,
 ) -> Changed | None:
     """Return a changed copy of a scenario; None if no change fits.
 
     Args:
         donors: scenarios that a fault may be taken from.
         tried: what was drawn -> for how many rounds; None = nothing was drawn yet.
+        at_once: numbers of changes of faults and of settings, to draw one each from.
+        fits: whether a scenario can be played; a change after which it cannot is left out.
     """
     data, words = copy.deepcopy(scenario), []
     draw = _Draw(
@@ -121,13 +128,14 @@ def changed(
         rng=rng,
         tried=tried or {},
     )
-    if not data.get("faults") and (said := _add_fault(data, draw)):
-        words.append(said)  # a round without any fault shows little
-    for changes in (_FAULT_CHANGES, _SETTING_CHANGES):
-        for _ in range(rng.choice(_CHANGES_AT_ONCE)):
-            (change,) = rng.choices([*changes], [*changes.values()])
-            if said := change(data, draw):
-                words.append(said)
+    chosen = [] if data.get("faults") else [_add_fault]  # without any fault, a round shows little
+    for changes, counts in zip((_FAULT_CHANGES, _SETTING_CHANGES), at_once, strict=True):
+        chosen += rng.choices([*changes], [*changes.values()], k=rng.choice(counts))
+    for change in chosen:
+        candidate = copy.deepcopy(data)
+        if (said := change(candidate, draw)) and fits(candidate):
+            data = candidate
+            words.append(said)
     return Changed(data, words, draw.drawn) if words and data != scenario else None
 
 

@@ -34,7 +34,7 @@ from experiments.hunt.search import NO_REFERENCE, Discovery, Hunt
 from experiments.judging import RoundOutcome
 from experiments.plans import drawn, read_scenario, resolve_scenario
 from experiments.preflight import preflight
-from experiments.resolved import Resolved, RoundOptions, key_of
+from experiments.resolved import Resolved, RoundOptions, cluster_of, key_of, refuse_impossible
 from experiments.shrink.reductions import cost, shape_of
 from experiments.shrink.search import Search, Wanted
 from experiments.shrink.targets import pinned_data, read_target
@@ -59,16 +59,18 @@ CANDIDATE, CORPUS = "candidate.yaml", "corpus"
 #: In the same folder, once the hunt has ended.
 RESULT: Final = "hunt.json"
 #: A round of a hunt is short: many different rounds find more than few long ones.
-ROUND_S: Final = 12.0
-_WARM_UP_S: Final = 2.0
+ROUND_S: Final = 10.0
 _RATE_PER_S: Final = 1000
-#: Time limits in seconds of a scenario that is not the user's: a client that hangs takes a minute.
-_LIMITS: Final = {"recovery": 40, "drain": 30}
+#: Time limits in seconds of a scenario that is not the user's. All faults end with the load, so a
+#: call that was open for so long when producers are drained had the time to end.
+_LIMITS: Final = {"recovery": 40, "drain": 30, "unbounded_call": 15}
 #: Faults that need these at the start of a cluster are left out: disks, clocks and memory of nodes
 #: would be slow or limited in every round, for a fault that few rounds have.
 _COSTLY: Final = frozenset(
     {"synced-disk", "slow-volume", "data-volume", "memory-group", "own-clocks"}
 )
+#: Steps of a kind of fault that are drawn to see whether it can be injected.
+_STEPS: Final = 5
 #: Part of the budget that searches for the smallest scenarios may take.
 _SEARCH_SHARE: Final = 0.25
 _ROLES: Final[Mapping[str, Literal["producer", "consumer"]]] = {
@@ -124,7 +126,12 @@ class HuntRequest:
 
     def options(self) -> RoundOptions:
         """Where and how the rounds run."""
-        return RoundOptions(runtime=self.runtime, offline=self.offline, master=self.master)
+        return RoundOptions(
+            runtime=self.runtime,
+            offline=self.offline,
+            master=self.master,
+            brief=self.master is None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +290,10 @@ def _first(context: CommandContext, request: HuntRequest) -> Document:
     if not request.scenario:
         data["faults"] = []
         data["limits"] = {**data.get("limits", {}), **_LIMITS}
-        load.update(duration=ROUND_S, warm_up=_WARM_UP_S)
+        load.update(duration=ROUND_S, warm_up=0)  # rates and latencies are not what is looked for
+        if quick := SYSTEMS[system].quick_config:
+            cluster = data.setdefault("cluster", {})
+            cluster["config"] = {**cluster.get("config", {}), **quick}
     _write_clients(data, target.scenario)
     if not isinstance(load.get("rate"), int | float):
         load["rate"] = min(_RATE_PER_S, (load.get("rate") or {}).get("at_most") or _RATE_PER_S)
@@ -413,18 +423,22 @@ def _kinds(
 ) -> list[str]:
     """The kinds of fault that this cluster and this machine can have."""
     (timeline,) = _resolved(root, options, data, seed).timelines
-    found = []
-    for name in faults.drawable(timeline.inventory, timeline.load_s):
-        step = _first_step(name, timeline.inventory, data)
+
+    def is_possible(step: FaultStep) -> bool:
         try:
             resolved = _resolved(root, options, {**data, "faults": [step]}, seed)
             if resolved.needs & _COSTLY:
-                continue
+                return False
             preflight(resolved, context.run_dir, ask_indexes=False, ask_clients=False).require()
         except BrokerstormError:
-            continue
-        found.append(name)
-    return found
+            return False
+        return True
+
+    return [
+        name
+        for name in faults.drawable(timeline.inventory, timeline.load_s)
+        if _possible_step(name, timeline.inventory, data, is_possible)
+    ]
 
 
 # ----- the rounds ---------------------------------------------------------------------------------
@@ -471,8 +485,17 @@ def _play(
 
     with reading(root):  # the folder of a hunt that is continued may come from somebody else
         # The cluster is started with what any of the faults needs.
-        steps = [_first_step(name, inventory(asked.data), asked.data) for name in asked.kinds]
-        plans = [plan({**asked.data, "faults": [step]}, asked.seed) for step in steps]
+        plans = []
+
+        def is_planned(step: FaultStep) -> bool:
+            try:
+                plans.append(plan({**asked.data, "faults": [step]}, asked.seed))
+            except BrokerstormError:
+                return False
+            return True
+
+        for name in asked.kinds:
+            _possible_step(name, inventory(asked.data), asked.data, is_planned)
         if asked.reference:
             plans.append(plan(_with_reference(asked.reference, asked.data)[0], asked.seed))
         first = plan(asked.data, asked.seed)
@@ -537,9 +560,17 @@ def _remove_capture(root: RunDir, name: str) -> None:
         shutil.rmtree(root.root / name / each, ignore_errors=True)
 
 
-def _first_step(name: str, inventory: Inventory, data: Document) -> FaultStep:
-    """The same step of a kind each time, to see what the kind needs."""
-    return faults.draw_step(name, inventory, random.Random(name), load_seconds(data))
+def _possible_step(
+    name: str, inventory: Inventory, data: Document, is_possible: Callable[[FaultStep], bool]
+) -> FaultStep | None:
+    """Return the first possible one of a few steps of a kind, the same each time, to see what the
+    kind needs; None if all of them are impossible."""
+    for number in range(_STEPS):
+        rng = random.Random(f"{name} {number}")
+        step = faults.draw_step(name, inventory, rng, load_seconds(data))
+        if is_possible(step):
+            return step
+    return None
 
 
 def _values(data: Document) -> dict[tuple[str, str], Mapping[str, Sequence[Any]]]:
@@ -621,7 +652,10 @@ def _resolved(root: RunDir, options: RoundOptions, data: Document, seed: int) ->
         BrokerstormError: `plan` refuses it.
     """
     resolved = resolve_scenario(_read(root, data), options, seed=seed, rounds=1)
-    resolved.timelines  # noqa: B018 - a step that does not fit is found here
+    for plan, timeline in zip(resolved.plans, resolved.timelines, strict=True):
+        refuse_impossible(
+            timeline, cluster_of(plan), resolved.checked_runtime, plan.broker_config
+        )
     return resolved
 
 
@@ -646,9 +680,10 @@ def document(root: RunDir, hunting: Hunt, corpus: Path, command: str) -> Documen
         "corpus": str(corpus),
         "rounds": hunting.played,
         "judged": hunting.judged,
-        "entries": len(hunting.entries),
+        "entries": hunting.corpus_entries,
         "new_entries": hunting.new_entries,
         "features": len(hunting.seen),
+        "new_features": len(hunting.new_features),
         "found": [_found_document(root, each) for each in hunting.found],
     }
 

@@ -18,7 +18,7 @@ from itertools import count
 from typing import Final
 
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy
-from experiments.hunt.changes import Choices, changed
+from experiments.hunt.changes import FEW, MANY, Choices, changed
 from experiments.hunt.conduct import STRANGE
 from experiments.hunt.corpus import CorpusEntry, name_of
 from experiments.hunt.features import ERROR, LOG, features_of
@@ -35,6 +35,8 @@ NO_REFERENCE: Final = "none"
 REPEATS: Final = 3
 #: Changes that are drawn for one round until one of them can be played.
 _DRAWS: Final = 200
+#: Part of the rounds that have many changes of the first scenario.
+_EXPLORES: Final = 0.5
 #: Of an entry whose features all other rounds have.
 _LEAST_ENERGY: Final = 0.1
 #: Kind of feature (its first word) -> its weight; 1 for others. Anomalies are near what is looked
@@ -156,6 +158,17 @@ class Hunt:
         if any(each.is_violation for each in self.found):
             return Exit.FAIL
         return Exit.PASS if self.judged else Exit.UNKNOWN
+
+    @property
+    def corpus_entries(self) -> int:
+        """Return the number of entries of the corpus now."""
+        return len({each.name for each in (*self.before, *self.entries)})
+
+    @property
+    def new_features(self) -> list[str]:
+        """Return the features that no entry of the corpus of before has, sorted."""
+        known = {feature for each in self.before for feature in each.features}
+        return sorted({*self.seen} - known)
 
     @property
     def new_entries(self) -> int:
@@ -369,20 +382,33 @@ class Hunt:
 
     def _next(self, number: int) -> CorpusEntry | None:
         """Return a changed entry that can be played and was not played before; None = none was
-        found."""
+        found.
+
+        About half of the rounds explore: they have many changes of the first scenario, so that
+        within tens of rounds most pairs of faults and settings were together in one.
+        """
         rng = random.Random(f"{self.seed}:{number}")
         donors = [each.scenario for each in self.entries]
-        for _ in range(_DRAWS):
+        seed = self.seed + number
+        for draw in range(_DRAWS):
+            explores = rng.random() < _EXPLORES
             at = rng.choices(range(len(self.entries)), [*map(self._energy, self.entries)])[0]
+            at = 0 if explores else at
             parent = self.entries[at]
-            found = changed(parent.scenario, donors, self.choices, rng, self._tried)
+            found = changed(
+                parent.scenario,
+                donors,
+                self.choices,
+                rng,
+                self._tried,
+                at_once=MANY if explores else FEW,
+                # Checks take time, and most draws fit as they are.
+                fits=partial(self._fits, seed) if draw else lambda data: True,
+            )
             if found is None or (name := name_of(found.scenario)) in self._keys:
                 continue
             self._keys.add(name)
-            seed = self.seed + number
-            try:
-                self.plan(found.scenario, seed)
-            except BrokerstormError:
+            if not self._fits(seed, found.scenario):
                 continue
             self._tried.update(found.drawn)
             self.entries[at] = replace(parent, chosen=parent.chosen + 1)
@@ -394,6 +420,14 @@ class Hunt:
                 parent=parent.name,
             )
         return None
+
+    def _fits(self, seed: int, scenario: Document) -> bool:
+        """Whether a scenario can be planned."""
+        try:
+            self.plan(scenario, seed)
+        except BrokerstormError:
+            return False
+        return True
 
     def _energy(self, entry: CorpusEntry) -> float:
         """Return the weight of an entry: the rarer its features are and the less often it was

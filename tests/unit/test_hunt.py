@@ -15,16 +15,17 @@ import yaml
 
 import faults
 from analysis.findings import Status
+from analysis.report.documents import read_result
 from cli import main
 from experiments.experiment import RoundRequest
-from experiments.hunt.changes import Choices, changed
+from experiments.hunt.changes import MANY, Choices, changed
 from experiments.hunt.conduct import strange_conduct
 from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, write_entry
 from experiments.hunt.discoveries import found_file, known_bugs, smallest_file, write_found
 from experiments.hunt.features import features_of, masked, power_of_two
 from experiments.hunt.hunting import HuntRequest, _most_rounds, _prepared, _remove_capture
 from experiments.hunt.search import REPEATS, Discovery, Hunt
-from experiments.judging import RoundOutcome
+from experiments.judging import RoundOutcome, judge_run
 from experiments.plans import read_scenario
 from experiments.resolved import node_roles
 from experiments.shrink.reductions import pinned, shape_of
@@ -35,8 +36,12 @@ from harness.errors import UsageError
 from harness.rundir import RunDir, write_jsonl
 from harness.scenario.file import variants
 from harness.scenario.model import Scenario
+from harness.systems import SYSTEMS
 from harness.workers import known_workers, load_worker
+from tests.lent import settings
 from tests.made_up import answered, judged
+from tests.planted.judged import judge_here
+from tests.planted.tiny import History
 from tests.report_samples import failing, fault_rows, passing
 from tests.report_samples.findings import lost_finding
 
@@ -153,6 +158,14 @@ def test_rounds_that_were_played_are_taken_in_whatever_the_limit_is(tmp_path: Pa
     assert [_most_rounds(root, asked) for asked in (2, 5, None)] == [3, 5, None]
 
 
+def test_a_small_round_is_judged_without_spark_and_its_page_is_not_drawn(tmp_path: Path) -> None:
+    run = History().sent(3).log(0, 1, 2).deliver(0, 1, 2).write(tmp_path / "round-0001")
+    no_spark: Any = None
+    result = judge_run(settings(tmp_path), run, no_spark, brief=True)
+    assert (read_result(run), result.reasons) == (result, judge_here(run).reasons)
+    assert not run.report.exists()
+
+
 def test_words_of_somebody_else_stay_in_a_comment() -> None:
     text = file_text({"name": "x"}, ["changed last: load\nworkers: [./theirs]\u2028name: y"], {})
     assert yaml.safe_load(text) == {"name": "x"}
@@ -168,6 +181,18 @@ def test_captured_rows_are_removed_in_the_folder_of_the_hunt_alone(tmp_path: Pat
         _remove_capture(root, name)
     assert [*(root.root / "round-0001").iterdir()] == [root.root / "round-0001" / "result.json"]
     assert (theirs / "raw").is_dir()
+
+
+def test_half_of_the_rounds_explore() -> None:
+    """They have several faults at once, and settings, from the first scenario on."""
+    rounds = Rounds(features=kinds_of)
+    hunting = rounds.hunt()
+    scenarios = [data for _, data in rounds.played[1:]]
+    assert len(scenarios) / 3 < sum(len(each["faults"]) > 1 for each in scenarios)
+    first = hunting.entries[0]
+    assert len(scenarios) / 3 < first.chosen < len(scenarios)
+    loads = [each["load"] for each in scenarios[:10]]
+    assert sum(load != SCENARIO["load"] for load in loads) > 5
 
 
 def test_the_same_seed_and_outcomes_ask_for_the_same_rounds() -> None:
@@ -354,6 +379,19 @@ def test_what_a_calm_load_shows_is_found_and_then_ignored() -> None:
     assert hunting.played == 40
 
 
+def test_what_is_new_since_the_corpus_of_before() -> None:
+    """An entry of before that shows nothing new stays in the corpus, and its features are known."""
+    pause = {"fault": "pause", "target": "kafka-1", "at": 2.0, "for": 3.0}
+    before = [
+        CorpusEntry(scenario=each, seed=3, features=("fault pause", "fault of before"))
+        for each in (SCENARIO, {**SCENARIO, "faults": [pause]})
+    ]
+    hunting = Rounds(features=kinds_of).hunt(before=before, rounds_at_most=20)
+    assert "fault pause" in hunting.seen
+    assert hunting.new_features == sorted({*hunting.seen} - {"fault pause"})
+    assert hunting.corpus_entries == 2 + hunting.new_entries
+
+
 def test_the_corpus_of_before_is_played_first() -> None:
     before = CorpusEntry(
         scenario={**SCENARIO, "faults": [{"fault": "kill", "at": 3.0}]}, seed=3, features=()
@@ -376,6 +414,26 @@ def test_drawn_steps_fit_the_plan_and_end_within_the_load() -> None:
             step = faults.draw_step(kind, INVENTORY, rng, LOAD_S)
             (firing,) = faults.compile([step], INVENTORY, seed=1, load_s=LOAD_S).firings
             assert firing.t_s + (firing.for_s or 0.0) < LOAD_S
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_faults_on_requests_are_drawn_for_each_system(system: str) -> None:
+    """With requests that its clients send, all of them or a share, and errors that it has."""
+    inventory = replace(INVENTORY, system=system, coordinated={"group:billing": ()})
+    kinds = {*faults.drawable(inventory, LOAD_S)}
+    assert {"answer-drop", "answer-delay", "answer-close", "request-error"} <= kinds
+    steps = [
+        faults.draw_step(kind, inventory, random.Random(seed), LOAD_S)
+        for kind in ("answer-drop", "request-error")
+        for seed in range(60)
+    ]
+    facts = SYSTEMS[system]
+    requests = {name for step in steps for name in step["requests"]}
+    assert requests == {*facts.client_requests} <= {*facts.request_kinds, *facts.answer_kinds}
+    errors = {step["error"] for step in steps if "error" in step}
+    assert errors <= {*facts.answer_errors} - {*facts.answer_permits}
+    assert len({step["share"] for step in steps}) > 2
+    assert {"all", "coordinator-of:group:billing"} <= {step["target"] for step in steps}
 
 
 def test_a_changed_step_differs_in_one_key_and_still_fits() -> None:
@@ -401,6 +459,20 @@ def test_a_change_leaves_the_scenario_that_it_is_made_from() -> None:
     assert {"with", "load.rate", "load.payload", "topics.orders.partitions"} <= words
     assert {"producers.app.count", "producers.app.lanes", "producers.app.results"} <= words
     assert {"producers.app.transactions", "producers.app.options"} <= words
+
+
+def test_a_change_that_cannot_be_planned_is_left_out_and_the_others_stay() -> None:
+    def fits(data: Data) -> bool:
+        return "transactions" not in data["load"]["producers"]["app"]
+
+    found = [
+        changed(SCENARIO, [], CHOICES, random.Random(seed), at_once=MANY, fits=fits)
+        for seed in range(50)
+    ]
+    assert all(each and fits(each.scenario) for each in found)
+    drawn = {name for each in found if each for name in each.drawn}
+    assert any("transactions" in name for name in drawn)
+    assert all(each and len(each.words) > 1 for each in found)
 
 
 def test_options_of_a_set_are_set_together_and_others_stay() -> None:
