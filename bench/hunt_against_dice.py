@@ -1,11 +1,13 @@
 """Does a hunt find known bugs sooner than random seeds of `mix`?
 
 python -m bench.hunt_against_dice BUDGET [BUG ...] [--seeds N] [--results FILE] [--runs DIR]
+                                  [--searches N]
 
 Each bug is looked for N times in each arm, in turns, from a load without faults that holds no hint.
 An arm ends at the first round that shows the class of the bug, or when its rounds have taken BUDGET
-(e.g. 10m). Results are added to FILE, a line each, so that the searches can be made in pieces: what
-FILE has is not played again. DIR keeps the rounds; the default is a folder that is removed.
+(e.g. 10m). Results are added to FILE, a line each, so that the searches can be made in pieces, of
+`--searches` each: what FILE has is not played again. DIR keeps the rounds; the default is a folder
+that is removed.
 """
 
 from __future__ import annotations
@@ -240,6 +242,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--results", type=Path, default=Path("hunt-against-dice.jsonl"))
     parser.add_argument("--runs", type=Path)
+    parser.add_argument("--searches", type=int, help="searches to make now; default: all")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the search under way is ended, too
     rows = read_jsonl(asked.results) if asked.results.exists() else []
@@ -248,15 +251,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="brokerstorm-hunts-") as temporary:
         runs = asked.runs or Path(temporary)
         runs.mkdir(parents=True, exist_ok=True)
-        for seed in range(1, asked.seeds + 1):
-            for bug in asked.bugs or BUGS:
-                for arm, search in _ARMS:
-                    if (bug, arm, seed) in done:
-                        continue
-                    one = search(bug, seed, float(asked.budget), runs)
-                    print(f"{bug} seed {seed} {arm}: {one.text}", file=sys.stderr)
-                    append_jsonl(asked.results, asdict(one), sync=True)
-                    found.append(one)
+        left = [
+            (bug, seed, arm, search)
+            for seed in range(1, asked.seeds + 1)
+            for bug in asked.bugs or BUGS
+            for arm, search in _ARMS
+            if (bug, arm, seed) not in done
+        ]
+        for bug, seed, arm, search in left[: asked.searches]:
+            one = search(bug, seed, float(asked.budget), runs)
+            print(f"{bug} seed {seed} {arm}: {one.text}", file=sys.stderr)
+            append_jsonl(asked.results, asdict(one), sync=True)
+            found.append(one)
     print("\n".join(_table(found)))
 
 

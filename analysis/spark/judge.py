@@ -1,5 +1,7 @@
-"""Judges a sealed run: one Spark task per bucket, merged on the driver. A small run can be judged in
-this process: its buckets by the same kernels, one after the other.
+"""Judges a sealed run: one Spark task per bucket, merged on the driver.
+
+Without a session, this process judges one bucket after the other, by the same kernels: a small run
+takes less time so.
 
 Nothing is shuffled: sealing has put everything one task needs into one bucket. So the job is one of
 plain Python partitions: planning and compiling a query would take longer than all else Spark does

@@ -653,9 +653,7 @@ def _resolved(root: RunDir, options: RoundOptions, data: Document, seed: int) ->
     """
     resolved = resolve_scenario(_read(root, data), options, seed=seed, rounds=1)
     for plan, timeline in zip(resolved.plans, resolved.timelines, strict=True):
-        refuse_impossible(
-            timeline, cluster_of(plan), resolved.checked_runtime, plan.broker_config
-        )
+        refuse_impossible(timeline, cluster_of(plan), resolved.checked_runtime, plan.broker_config)
     return resolved
 
 

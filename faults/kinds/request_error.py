@@ -67,10 +67,13 @@ class RequestError(AnswerFault[RequestErrorParams]):
 
     kind = "request-error"
     params = RequestErrorParams
+
     def drawn_from(self, inventory: Inventory) -> Sequence[FaultStep]:
         sent = SYSTEMS[inventory.system].client_requests
         return [
-            {"requests": [name], "error": error} for name, errors in sent.items() for error in errors
+            {"requests": [name], "error": error}
+            for name, errors in sent.items()
+            for error in errors
         ]
 
     def refusal(self, params: RequestErrorParams, cluster: Cluster) -> str:
