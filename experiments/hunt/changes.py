@@ -42,7 +42,7 @@ _CONSUMERS: Final = (1, 2, 3, 4)
 #: explores. A hunt of an hour has two hundred rounds, so a round tries several things; the search
 #: for the smallest scenario separates them.
 FEW: Final = ((0, 1, 1, 2), (0, 1, 1, 2))
-MANY: Final = ((2, 3, 3, 4), (2, 3, 4))
+MANY: Final = ((2, 3, 3, 4), (3, 4, 5))
 #: A change of a client is made to each other client of its side, too, with this probability.
 _ALSO_OTHERS: Final = 0.5
 
@@ -264,7 +264,9 @@ def _change_client(data: Document, draw: _Draw) -> str:
     words = []
     for side, name, client in _clients(data, draw):
         values = draw.choices.values.get((side, client.get("client", "")), {})
-        pairs = [(key, value) for key in sorted(values) for value in values[key]]
+        # A size of batches means nothing for calls of one message.
+        keys = sorted(key for key in values if key != "batch" or client.get("calls") == "batch")
+        pairs = [(key, value) for key in keys for value in values[key]]
         if others := [pair for pair in pairs if client.get(pair[0]) != pair[1]]:
             key, value = draw.least_tried(side, others)
             words.append(_set(client, key, value, f"{side}.{name}.{key}"))
