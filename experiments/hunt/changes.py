@@ -128,7 +128,9 @@ def changed(
         rng=rng,
         tried=tried or {},
     )
-    chosen = [] if data.get("faults") else [_add_fault]  # without any fault, a round shows little
+    chosen: list[Callable[[Document, _Draw], str]] = []
+    if not data.get("faults"):
+        chosen.append(_add_fault)  # without any fault, a round shows little
     for changes, counts in zip((_FAULT_CHANGES, _SETTING_CHANGES), at_once, strict=True):
         chosen += rng.choices([*changes], [*changes.values()], k=rng.choice(counts))
     for change in chosen:
