@@ -9,12 +9,14 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import faults
 from faults.kit.errors import StepProblem
 from harness.durations import parse_seconds
+from harness.errors import BrokerstormError
 from harness.rundir import Document
 from harness.scenario.payload import payload_table
 
@@ -120,7 +122,7 @@ def changed(
         at_once: numbers of changes of faults and of settings, to draw one each from.
         fits: whether a scenario can be played; a change after which it cannot is left out.
     """
-    data, words = copy.deepcopy(scenario), []
+    data, words = copy.deepcopy(scenario), list[str]()
     draw = _Draw(
         choices=choices,
         inventory=choices.inventory(scenario),
@@ -128,17 +130,40 @@ def changed(
         rng=rng,
         tried=tried or {},
     )
-    chosen: list[Callable[[Document, _Draw], str]] = []
+    fault_counts, setting_counts = at_once
+    settings, steps = (
+        rng.choices([*changes], [*changes.values()], k=rng.choice(counts))
+        for changes, counts in (
+            (_SETTING_CHANGES, setting_counts),
+            (_FAULT_CHANGES, fault_counts),
+        )
+    )
     if not data.get("faults"):
-        chosen.append(_add_fault)  # without any fault, a round shows little
-    for changes, counts in zip((_FAULT_CHANGES, _SETTING_CHANGES), at_once, strict=True):
-        chosen += rng.choices([*changes], [*changes.values()], k=rng.choice(counts))
-    for change in chosen:
-        candidate = copy.deepcopy(data)
-        if (said := change(candidate, draw)) and fits(candidate):
-            data = candidate
-            words.append(said)
+        steps = [_add_fault, *steps]  # without any fault, a round shows little
+    for change in settings:
+        data = _with(change, data, draw, words, fits)
+    if words:  # faults may be about clients and transactions that the scenario has only now
+        with suppress(BrokerstormError):
+            draw = replace(draw, inventory=choices.inventory(data))
+    for change in steps:
+        data = _with(change, data, draw, words, fits)
     return Changed(data, words, draw.drawn) if words and data != scenario else None
+
+
+def _with(
+    change: Callable[[Document, _Draw], str],
+    data: Document,
+    draw: _Draw,
+    words: list[str],
+    fits: Callable[[Document], bool],
+) -> Document:
+    """Return a scenario with one more change, and add the change in words; the scenario itself if
+    the change does not fit."""
+    candidate = copy.deepcopy(data)
+    if not (said := change(candidate, draw)) or not fits(candidate):
+        return data
+    words.append(said)
+    return candidate
 
 
 # ----- faults -------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from pydantic import Field, model_validator
 from faults.kit.answers import AnswerFault, AnswerParams
 from faults.kit.cluster_view import ability_of
 from faults.kit.params import Inventory, Share
+from faults.kit.requests import client_requests
 from harness.contracts.plan import FaultStep
 from harness.durations import Seconds
 from harness.errors import did_you_mean
 from harness.protocols.cluster import Cluster
 from harness.protocols.network import AnswerChange, ChangesAnswers
-from harness.systems import SYSTEMS
 
 
 class RequestErrorParams(AnswerParams):
@@ -69,7 +69,7 @@ class RequestError(AnswerFault[RequestErrorParams]):
     params = RequestErrorParams
 
     def drawn_from(self, inventory: Inventory) -> Sequence[FaultStep]:
-        sent = SYSTEMS[inventory.system].client_requests
+        sent = client_requests(inventory)
         return [
             {"requests": [name], "error": error}
             for name, errors in sent.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -31,10 +31,21 @@ class RequestParams(NetworkParams):
     )
 
 
+def client_requests(inventory: Inventory) -> Mapping[str, Sequence[str]]:
+    """Return the requests that the clients of a plan send, with errors of answers to each."""
+    system = SYSTEMS[inventory.system]
+    if any(name.startswith("transactions:") for name in inventory.coordinated):
+        return system.client_requests
+    transactional = system.transactional_requests
+    return {
+        name: errors for name, errors in system.client_requests.items() if name not in transactional
+    }
+
+
 def drawn_requests(kind: FaultKind[Any], inventory: Inventory) -> list[FaultStep]:
     """Return the samples of a kind that its system has the requests of; a sample that names none is
     there once for each request that clients of the system send."""
-    sent = SYSTEMS[inventory.system].client_requests
+    sent = client_requests(inventory)
     is_named = not kind.params.model_fields["requests"].is_required()
     found: list[FaultStep] = []
     for sample in kind.samples:

@@ -90,6 +90,7 @@ class System:
             without it the line is about all streams. Empty = no line says so.
         client_requests: requests that clients of a run send -> errors that brokers may answer them
             with, after which a client should try again; random faults are drawn from these.
+        transactional_requests: the ones among them that only transactions need.
         request_kinds: name of a kind of request of clients or brokers -> its number on the wire,
             where the network proxy can tell where a request begins and of which kind it is.
         answer_errors: name of an error in answers -> its number, where the network proxy can change
@@ -163,6 +164,7 @@ class System:
     log_stamps: ClassVar[tuple[str, ...]] = ()
     log_leader: ClassVar[str] = ""
     client_requests: ClassVar[Mapping[str, Sequence[str]]] = {}
+    transactional_requests: ClassVar[tuple[str, ...]] = ()
     request_kinds: ClassVar[Mapping[str, int]] = {}
     answer_errors: ClassVar[Mapping[str, int]] = {}
     answer_kinds: ClassVar[Mapping[str, int]] = {}

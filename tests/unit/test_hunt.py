@@ -419,7 +419,8 @@ def test_drawn_steps_fit_the_plan_and_end_within_the_load() -> None:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_faults_on_requests_are_drawn_for_each_system(system: str) -> None:
     """With requests that its clients send, all of them or a share, and errors that it has."""
-    inventory = replace(INVENTORY, system=system, coordinated={"group:billing": ()})
+    coordinated = {"group:billing": (), "transactions:app": ()}
+    inventory = replace(INVENTORY, system=system, coordinated=coordinated)
     kinds = {*faults.drawable(inventory, LOAD_S)}
     assert {"answer-drop", "answer-delay", "answer-close", "request-error"} <= kinds
     steps = [
@@ -434,6 +435,28 @@ def test_faults_on_requests_are_drawn_for_each_system(system: str) -> None:
     assert errors <= {*facts.answer_errors} - {*facts.answer_permits}
     assert len({step["share"] for step in steps}) > 2
     assert {"all", "coordinator-of:group:billing"} <= {step["target"] for step in steps}
+
+
+def test_requests_of_transactions_are_drawn_if_there_are_some() -> None:
+    """Also for transactions that the same round begins to use."""
+
+    def inventory(data: Data) -> Any:
+        uses = "transactions" in data["load"]["producers"]["app"]
+        return replace(INVENTORY, coordinated={"transactions:app": ()} if uses else {})
+
+    choices = replace(CHOICES, kinds=["answer-drop"], inventory=inventory)
+    found = [
+        changed(SCENARIO, [], choices, random.Random(seed), at_once=MANY) for seed in range(150)
+    ]
+    drawn = {
+        ("transactions" in each.scenario["load"]["producers"]["app"], name)
+        for each in found
+        if each
+        for step in each.scenario["faults"]
+        for name in step["requests"]
+    }
+    assert (True, "EndTxn") in drawn
+    assert (False, "EndTxn") not in drawn
 
 
 def test_a_changed_step_differs_in_one_key_and_still_fits() -> None:

@@ -214,6 +214,7 @@ class Kafka(System):
         "AddPartitionsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
         "EndTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
     }
+    transactional_requests = ("AddPartitionsToTxn", "EndTxn")
     request_kinds = _REQUESTS
     answer_errors = _ERRORS
     answer_acts = ("error", "before", "drop", "delay", "throttle", "close", "stale", "flip")
