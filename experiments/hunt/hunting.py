@@ -283,6 +283,11 @@ def _first(context: CommandContext, request: HuntRequest) -> Document:
         variant=request.variant,
         overrides=request.overrides,
     )
+    if worker and target.scenario.system not in worker.systems:
+        raise UsageError(
+            f"--client {worker.library} is for {', '.join(worker.systems)}, and "
+            f"{request.scenario} is on {target.scenario.system}"
+        )
     data = pinned_data(target)
     data["name"] = f"hunt-{worker.library if worker else target.scenario.name}"
     data["about"] = f"a hunt that began with {target.scenario.name}"

@@ -727,6 +727,10 @@ def test_a_corpus_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
             ["--client", "sarama", "--system", "nats", "--budget", "1m"],
             "--client sarama is for kafka, and --system is nats",
         ),
+        (
+            ["kafka-smoke", "--client", "nats.go", "--budget", "1m"],
+            "--client nats.go is for nats, and kafka-smoke is on kafka",
+        ),
         (["--resume", "nothing", "--budget", "1m"], "no hunt 'nothing'"),
     ],
 )
