@@ -125,7 +125,7 @@ def _error(fault: FaultRecord) -> str:
     params = fault.params
     words = {
         "answer-drop": "no answer, and the connection closes",
-        "close-by-broker": f"closed: {params.get('says') or 'by the broker'}",
+        "close-by-broker": params.get("says") or "closed by the broker",
     }
     late = ", after the broker did it" if params.get("answered") == "after" else ""
     return words.get(fault.kind) or f"{params.get('error', fault.kind)}{late}"
