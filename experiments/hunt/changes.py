@@ -291,11 +291,15 @@ def _change_client(data: Document, draw: _Draw) -> str:
     words = []
     for side, name, client in _clients(data, draw):
         values = draw.choices.values.get((side, client.get("client", "")), {})
-        # A size of batches means nothing for calls of one message.
-        keys = sorted(key for key in values if key != "batch" or client.get("calls") == "batch")
-        pairs = [(key, value) for key in keys for value in values[key]]
-        if others := [pair for pair in pairs if client.get(pair[0]) != pair[1]]:
-            key, value = draw.least_tried(side, others)
+        others = {
+            key: [value for value in values[key] if value != client.get(key)]
+            for key in sorted(values)
+            # A size of batches means nothing for calls of one message.
+            if key != "batch" or client.get("calls") == "batch"
+        }
+        if keys := [key for key in others if others[key]]:
+            key = draw.least_tried(side, keys)
+            value = draw.least_tried(f"{side} {key}", others[key])
             words.append(_set(client, key, value, f"{side}.{name}.{key}"))
     return ", ".join(words)
 
