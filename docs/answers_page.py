@@ -143,9 +143,9 @@ _CAUSES: Final = {
         "call that was refused waits for its turn again, longer each time (`sendMessages.js`)."
     ),
     "7": (
-        "7: Messages that wait until a batch was tried again have no sequence number. A broker "
-        "takes them for a repeat of the first batch, and acknowledges them without storing them "
-        "([sarama#3354](https://github.com/IBM/sarama/issues/3354), fixed in v1.46.3)."
+        "7: sarama sends later batches of a partition before one that is tried again. A broker "
+        "takes some of them for repeats, and acknowledges them without storing them "
+        "([sarama#3422](https://github.com/IBM/sarama/pull/3422))."
     ),
 }
 

@@ -61,7 +61,7 @@ class Complete:
         ("brokerstorm up qpid-sm", ["qpid-smoke"]),
         ("brokerstorm run kafka-quick --variant ", ["unsafe", "safe"]),
         ("brokerstorm run kafka-quick --variant=u", ["unsafe"]),
-        ("brokerstorm repro sarama", ["sarama-2377", "sarama-2619", "sarama-3354", "sarama-3593"]),
+        ("brokerstorm repro sarama", ["sarama-2377", "sarama-2619", "sarama-3422", "sarama-3593"]),
         ("brokerstorm repro sarama-2377 --quick --pair lea", ["leader-moves"]),
         ("brokerstorm new mine.yaml --from qpid-2", ["qpid-2703"]),
         ("brokerstorm explain acked-l", ["acked-lost"]),
