@@ -145,7 +145,7 @@ _CAUSES: Final = {
     "7": (
         "7: sarama sends later batches of a partition before one that is tried again. A broker "
         "takes some of them for repeats, and acknowledges them without storing them "
-        "([sarama#3422](https://github.com/IBM/sarama/pull/3422))."
+        "([sarama#3422](https://github.com/IBM/sarama/pull/3422), fixed in v1.48.0)."
     ),
 }
 
