@@ -39,12 +39,14 @@ _KEYS: Final = (1, 3, 20, 1000)
 _PARTITIONS: Final = (1, 2, 3, 6, 12, 32)
 _PRODUCERS: Final = (1, 2, 3)
 _CONSUMERS: Final = (1, 2, 3, 4)
-#: Numbers of changes of faults, and of changes of settings, of which one each is drawn: from a
-#: round that showed something new to the next one, and from the first scenario to a round that
-#: explores. A hunt of an hour has two hundred rounds, so a round tries several things; the search
-#: for the smallest scenario separates them.
+#: Numbers of changes of faults and of settings, of which one each is drawn: from a round that
+#: showed something new to the next one, and from the first scenario to a round that explores. An
+#: hour has two hundred rounds, so a round tries several things; the search for the smallest
+#: scenario separates them.
 FEW: Final = ((0, 1, 1, 2), (0, 1, 1, 2))
-MANY: Final = ((2, 3, 3, 4), (3, 4, 5))
+MANY: Final = ((0,), (3, 4, 5))
+#: Faults are added until a round has so many, one of these numbers: many defects need two.
+_LEAST_FAULTS: Final = (2, 3, 3, 4)
 #: A change of a client is made to each other client of its side, too, with this probability.
 _ALSO_OTHERS: Final = 0.5
 
@@ -138,8 +140,6 @@ def changed(
             (_FAULT_CHANGES, fault_counts),
         )
     )
-    if not data.get("faults"):
-        steps = [_add_fault, *steps]  # without any fault, a round shows little
     for change in settings:
         data = _with(change, data, draw, words, fits)
     if words:  # faults may be about clients and transactions that the scenario has only now
@@ -147,6 +147,8 @@ def changed(
             draw = replace(draw, inventory=choices.inventory(data))
     for change in steps:
         data = _with(change, data, draw, words, fits)
+    for _ in range(rng.choice(_LEAST_FAULTS) - len(data.get("faults", []))):
+        data = _with(_add_fault, data, draw, words, fits)
     return Changed(data, words, draw.drawn) if words and data != scenario else None
 
 

@@ -146,7 +146,8 @@ class FaultKind(ABC, Generic[P]):
         return first_paragraph(cls)
 
     def drawn_from(self, inventory: Inventory) -> Sequence[FaultStep]:
-        """Return the samples for a plan, of which a step that is drawn at random has one."""
+        """Return the samples for a plan, of which a step that is drawn at random has one; the
+        first ones are drawn most often."""
         return self.samples
 
     def complete(self, params: P, inventory: Inventory) -> P:

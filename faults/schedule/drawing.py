@@ -24,7 +24,7 @@ from faults.schedule.steps import find_kind, read_step
 from harness.contracts.plan import FaultStep
 
 #: A drawn step that does not fit the plan is drawn again, so often.
-_DRAWS: Final = 12
+_DRAWS: Final = 40
 #: A duration is drawn between these multiples of its default.
 _SHORTEST, _LONGEST = 1 / 4, 2.0
 _FIRST_S: Final = 0.5
@@ -33,8 +33,8 @@ _LEFT_S: Final = 1.0
 _LEAST_S: Final = 0.1
 #: Of a duration without a default.
 _LONGEST_REQUIRED_S: Final = 2.0
-#: Of the requests that a fault meets.
-_SHARES: Final = (1.0, 0.5, 0.1, 0.03)
+#: Of the requests that a fault meets: a small share of few requests is none.
+_SHARES: Final = (1.0, 1.0, 0.5, 0.1)
 
 
 def drawable(inventory: Inventory, load_s: float) -> list[str]:
@@ -121,7 +121,8 @@ def _ends_s(step: FaultStep, inventory: Inventory) -> float:
 
 def _drawn_keys(kind: FaultKind[Any], inventory: Inventory, rng: random.Random) -> FaultStep:
     """Return the keys of a step that are drawn, without its time."""
-    keys: FaultStep = dict(rng.choice(kind.drawn_from(inventory)))
+    samples = kind.drawn_from(inventory)
+    keys: FaultStep = dict(rng.choice(samples[: rng.randint(1, len(samples))]))
     for name, field in kind.params.model_fields.items():
         key = field.alias or name
         if key not in keys:

@@ -88,8 +88,9 @@ class System:
             not stated.
         log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name is;
             without it the line is about all streams. Empty = no line says so.
-        client_requests: requests that clients of a run send -> errors that brokers may answer them
-            with, after which a client should try again; random faults are drawn from these.
+        client_requests: requests that clients of a run send, the most frequent ones first -> errors
+            that brokers may answer them with, after which a client should try again; random faults
+            are drawn from these.
         transactional_requests: the ones among them that only transactions need.
         request_kinds: name of a kind of request of clients or brokers -> its number on the wire,
             where the network proxy can tell where a request begins and of which kind it is.

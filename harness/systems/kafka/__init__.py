@@ -205,14 +205,14 @@ class Kafka(System):
     client_requests = {
         "Produce": ("NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT"),
         "Fetch": ("NOT_LEADER_OR_FOLLOWER",),
-        "Metadata": (),
-        "FindCoordinator": (),
-        "JoinGroup": ("COORDINATOR_NOT_AVAILABLE",),
-        "Heartbeat": ("REBALANCE_IN_PROGRESS",),
-        "OffsetCommit": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
-        "InitProducerId": ("COORDINATOR_LOAD_IN_PROGRESS",),
-        "AddPartitionsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
         "EndTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
+        "AddPartitionsToTxn": ("COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
+        "OffsetCommit": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
+        "Heartbeat": ("REBALANCE_IN_PROGRESS",),
+        "Metadata": (),
+        "JoinGroup": ("COORDINATOR_NOT_AVAILABLE",),
+        "FindCoordinator": (),
+        "InitProducerId": ("COORDINATOR_LOAD_IN_PROGRESS",),
     }
     transactional_requests = ("AddPartitionsToTxn", "EndTxn")
     request_kinds = _REQUESTS

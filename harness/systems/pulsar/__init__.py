@@ -178,12 +178,12 @@ class Pulsar(System):
     }
     log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
     client_requests = {
-        "LOOKUP": ("ServiceNotReady",),
-        "PARTITIONED_METADATA": ("ServiceNotReady",),
-        "PRODUCER": ("ServiceNotReady", "TooManyRequests"),
         "SEND": ("PersistenceError", "UnknownError"),
-        "SUBSCRIBE": ("ServiceNotReady", "TooManyRequests"),
         "ACK": (),
+        "LOOKUP": ("ServiceNotReady",),
+        "PRODUCER": ("ServiceNotReady", "TooManyRequests"),
+        "SUBSCRIBE": ("ServiceNotReady", "TooManyRequests"),
+        "PARTITIONED_METADATA": ("ServiceNotReady",),
     }
     request_kinds = _REQUESTS
     answer_errors = _ERRORS
