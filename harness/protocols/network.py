@@ -249,8 +249,8 @@ class ChangesAnswers(HasDetours, Protocol):
         """Return the kinds of requests whose answers it can find, under the protocol's names."""
 
     def answered_kinds(self, error: str = "") -> Sequence[str]:
-        """Return those of the kinds that brokers answer at all; with an error, those whose answers
-        can say it."""
+        """Return the kinds of requests that brokers answer at all; with an error, only kinds whose
+        answers can say it."""
 
     def answer_errors(self) -> Mapping[str, str]:
         """Return the errors that an answer can say, under the protocol's names, each with what a
