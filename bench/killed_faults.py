@@ -65,7 +65,7 @@ def scenario(kind: str, on: str = "") -> dict[str, Any]:
     """
     shown = _SHOWN.get(kind, {})
     if on:
-        shown = {**shown.get("on", {}).get(on, {}), "system": on}
+        shown = {**shown.get("systems", {}).get(on, {}), "system": on}
     system = shown.get("system", DEFAULT.name)
     lasts = dict.fromkeys({"for", "down"} & set(keys_of(KINDS[kind].params)), _LASTS)
     step = {"fault": kind, "at": "1s", **lasts, **shown.get("step", {})}

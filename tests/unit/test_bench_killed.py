@@ -26,6 +26,16 @@ def test_every_kind_has_a_run_to_be_killed_in(tmp_path: Path) -> None:
         assert (firing.kind, firing.t_s) == (kind, 1.0)
 
 
+def test_a_kind_is_shown_on_another_system_with_keys_of_that_system() -> None:
+    made = scenario("request-error", "rabbitmq")
+    (step,) = made["faults"]
+    assert (made["system"], step["requests"], step["error"]) == (
+        "rabbitmq",
+        ["basic.publish"],
+        "basic.nack",
+    )
+
+
 def test_what_is_left_is_found_by_the_folder(tmp_path: Path) -> None:
     entry = tmp_path / "runs" / "one" / "ledger" / "fault-000001.json"
     entry.parent.mkdir(parents=True)
