@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import struct
@@ -50,6 +51,8 @@ from harness.systems.rabbitmq.terms import (
     encoded,
 )
 from harness.workers import known_workers, load_worker
+from tests.specs import worker_spec
+from workers.python_kit.worker_kit.spec import read_spec
 
 RABBITMQ = SYSTEMS["rabbitmq"]
 STREAM = {"x-queue-type": "stream"}
@@ -710,3 +713,13 @@ def test_feature_flags_that_are_off_are_named(monkeypatch: pytest.MonkeyPatch) -
     link = Answers({Atom("khepri_db"): 1, Atom("stream_queue"): 1}, {Atom("stream_queue"): 1})
     monkeypatch.setattr(nodes, "_first", lambda ask: ask(link))
     assert ASSEMBLY.facts(nodes) == {"feature flags": "1 of 2 enabled; not khepri_db"}
+
+
+def test_a_python_worker_has_its_options_of_the_system_of_the_run(tmp_path: Path) -> None:
+    """Transactions, which are pika's default on Qpid, do not cover quorum queues."""
+    spec = tmp_path / "spec.json"
+    settings = Path("workers/pika_client/worker.toml").absolute()
+    for system, own in (("qpid", {"transacted"}), ("rabbitmq", {"confirms", "mandatory"})):
+        made = worker_spec(library="pika", system=system).model_dump(mode="json")
+        spec.write_text(json.dumps(made | {"role": "producer"}))
+        assert own == read_spec(spec, settings).options.keys() - {"heartbeat"}

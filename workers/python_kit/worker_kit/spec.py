@@ -94,7 +94,7 @@ def read_spec(path: Path, settings: Path) -> Spec:
             },
             library=client["library"],
             version=client["version"],
-            options=_options(settings, raw["role"], client["options"], asked),
+            options=_options(settings, raw, raw["role"], client["options"], asked),
             part=raw[raw["role"]],
         )
         if spec.role != "pipeline":
@@ -102,7 +102,7 @@ def read_spec(path: Path, settings: Path) -> Spec:
         given = {"producer": client["options"], "consumer": spec.part["consumer_options"]}
         halves = {
             role: replace(
-                spec, role=role, part=raw[role], options=_options(settings, role, own, asked)
+                spec, role=role, part=raw[role], options=_options(settings, raw, role, own, asked)
             )
             for role, own in given.items()
         }
@@ -112,12 +112,18 @@ def read_spec(path: Path, settings: Path) -> Spec:
 
 
 def _options(
-    settings: Path, role: str, given: Mapping[str, Any], asked: Mapping[str, str]
+    settings: Path,
+    raw: Mapping[str, Any],
+    role: str,
+    given: Mapping[str, Any],
+    asked: Mapping[str, str],
 ) -> Mapping[str, str]:
-    """Merge the options: those of the worker, over them the options of the scenario, over them the
-    ones of the cluster.
+    """Merge the options: the worker's own for the system of the run, over them the options of the
+    scenario, over them the ones of the cluster.
     """
-    own: Mapping[str, str] = tomllib.loads(settings.read_text()).get("options", {}).get(role, {})
+    worker = tomllib.loads(settings.read_text())
+    here = worker.get("on", {}).get(raw.get("system"), {})
+    own: Mapping[str, str] = {**worker, **here}.get("options", {}).get(role, {})
     return {**own, **{key: str(value) for key, value in given.items()}, **asked}
 
 
