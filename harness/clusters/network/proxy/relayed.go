@@ -145,8 +145,8 @@ func (c *relayed) tell(bytes []byte, isLast bool) error {
 	return c.toward.Flush()
 }
 
-// tellChanged writes an answer to the client, the last one if the connection ends after it: it does so in good order, and
-// the client gets what was written.
+// tellChanged writes an answer to the client. If the connection ends after it, it ends in good order, and the client
+// gets what was written.
 func (c *relayed) tellChanged(answer []byte, ended, isLast bool) error {
 	if err := c.tell(answer, ended || isLast); err != nil {
 		return err
