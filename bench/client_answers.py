@@ -71,7 +71,8 @@ def answers_of(night: Path) -> Iterator[ClientAnswer]:
     for turn in loaded.turns:
         run, cell = folder.folder(turn.folder).root, loaded.cell(turn)
         if (run / "result.json").exists():
-            faults = read_faults(run / "faults.jsonl")
+            # Of a round that was cut short, faults that never began are left out.
+            faults = [each for each in read_faults(run / "faults.jsonl") if each.inject_ns]
             errors: Iterable[_FalseError] = [_of_cell(cell.settings, faults)]
             if len({each.planned_s for each in faults}) > 1:
                 errors = _one_by_one(faults, read_json(run / "result.json")["faults"])
