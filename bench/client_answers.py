@@ -124,12 +124,9 @@ def _one_by_one(
 def _error(fault: FaultRecord) -> str:
     """What clients received, in a few words."""
     params = fault.params
-    words = {
-        "answer-drop": "no answer, and the connection closes",
-        "close-by-broker": params.get("says") or "closed by the broker",
-    }
-    late = ", after the broker did it" if params.get("answered") == "after" else ""
-    return words.get(fault.kind) or f"{params.get('error', fault.kind)}{late}"
+    if "error" in params:
+        return f"{params['error']}{', done' if params.get('answered') == 'after' else ''}"
+    return params.get("says") or ("answer lost" if "then" in params else "closed by the broker")
 
 
 def _of_fault(run: Path, system: str, error: _FalseError) -> Iterator[ClientAnswer]:

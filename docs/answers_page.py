@@ -36,8 +36,9 @@ _ONE_BY_ONE: Final = (
     "The errors below were given one after the other in one round, to all of its clients at the "
     "same time. Each row is about the messages from its error to the next one: for two seconds, "
     "every request of the kind is answered with the error, or the first one of each connection "
-    "lets it be closed. `never` means not before the next error. A client that died has no later "
-    "rows."
+    "lets it be closed. `done`: the broker did its work before the error. `answer lost`: it did its "
+    "work, and the connection closes without an answer. `never` means not before the next error. A "
+    "client that died has no later rows."
 )
 _COLUMNS: Final = (
     "`failed`: the client reported that the message is not stored. `unknown`: it could not say. "
@@ -191,6 +192,8 @@ def _rows(rows: list[ClientAnswer], about: tuple[str, ...] = ()) -> list[str]:
     if rows[0].role == "consumer":
         names = ("skipped", "again")
     said = "acknowledged" if rows[0].role == "producer" else "delivered"
+    if about:  # a page is 120 columns wide
+        said = "acked" if rows[0].role == "producer" else "given"
     head = [*about, "client", "version", said, *names, "hung", "back", "broke", "measured"]
     lines = [
         f"| {' | '.join(head)} |",
