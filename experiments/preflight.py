@@ -614,7 +614,7 @@ def _of_times(timeline: Timeline) -> Iterator[str]:
     if timeline.firings and timeline.load_s >= _LONG_S and last_s < timeline.load_s / 2:
         yield (
             f"faults: the last one is over {last_s:g} s into a load of {timeline.load_s:g} s: those with "
-            "`every` and without `until`, and a `mix`, go on to its end"
+            "`every` and without `until`, and a `mix`, last to its end"
         )
 
 

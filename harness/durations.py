@@ -28,7 +28,7 @@ def parse_seconds(value: object) -> object:
     """``10s``, ``250ms``, ``2m`` or a plain number of seconds -> a number of seconds.
 
     Raises:
-        ValueError: it is no duration.
+        ValueError: it is not a duration.
     """
     if isinstance(value, str) and (match := _DURATION.match(value)):
         return float(match[1]) * _UNIT_S[match[2]]

@@ -36,7 +36,7 @@ def parse_share(value: object) -> float:
     """``10%`` or ``0.1`` -> 0.1.
 
     Raises:
-        ValueError: it is no share, or none that is more than 0 and at most 1.
+        ValueError: it is not a share, or not more than 0 and at most 1.
     """
     if isinstance(value, str) and (match := _PERCENT.match(value)):
         share = float(match[1]) / 100

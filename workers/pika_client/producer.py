@@ -136,7 +136,7 @@ class ProducerRole(OpenLoop):
         self.uncommitted.clear()
 
     def _ended(self, outcome: int, text: str) -> None:
-        """The broker answered for the last message; the channel goes on."""
+        """The broker answered for the last message; the channel works as before."""
         rows, at, _stream = self.uncommitted.pop()
         self.session.report.error(text.partition(":")[0], text)
         self.finish(rows, at, outcome, text)
