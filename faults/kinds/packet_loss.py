@@ -35,7 +35,10 @@ class PacketLossParams(NodeParams):
         description="direction: `in` loses packets to the node, `out` packets from it, `both` both",
     )
     share: Share = Field(
-        0.1, lt=1, description="share of the packets that are lost; 0.1 is one in ten"
+        0.1,
+        lt=1,
+        json_schema_extra={"not": {"enum": [1, "100%"]}},
+        description="share of the packets that are lost; 0.1 is one in ten",
     )
     for_: Seconds = Field(5.0, alias="for", gt=0, description="the fault is undone after this time")
 
