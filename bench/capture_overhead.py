@@ -15,14 +15,13 @@ import argparse
 import json
 import sys
 from statistics import median
-from typing import Final
 
 from bench.arms import cluster_of
 from bench.producing import Sample, producers_of, run_producer
 from harness.records import RAW_SENDS
+from harness.systems import SYSTEMS
 
 UNLIMITED = 0.0
-SYSTEMS: Final = ("kafka", "pulsar", "nats", "rabbitmq", "qpid")
 
 
 def measure(
@@ -73,8 +72,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--system", default="kafka", choices=SYSTEMS)
-    parser.add_argument("--client", help="default: the first of the system")
+    parser.add_argument("--system", default="kafka", choices=sorted(SYSTEMS))
+    parser.add_argument("--client", help="default: the one of the system")
     parser.add_argument("--rate", type=float, default=50_000, help="a rate that it sustains")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8.0)
@@ -84,7 +83,7 @@ def main() -> None:
     clients = producers_of(args.system)
     if args.client is not None and args.client not in clients:
         parser.error(f"argument --client: must be one of: {', '.join(clients)}")
-    client = args.client or clients[0]
+    client = args.client or SYSTEMS[args.system].client
     found = measure(args.system, client, args.rate, args.rounds, args.seconds, args.payload)
     result = summary(found, args.rate)
     if args.json:

@@ -33,7 +33,7 @@ _LEFT_S: Final = 1.0
 _LEAST_S: Final = 0.1
 #: Of a duration without a default.
 _LONGEST_REQUIRED_S: Final = 2.0
-#: Of the requests that a fault meets: a small share of few requests is none.
+#: Shares of requests that are drawn. Small ones are rare: of few requests, they meet none.
 _SHARES: Final = (1.0, 1.0, 0.5, 0.1)
 
 
