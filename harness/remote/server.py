@@ -122,13 +122,15 @@ class LoadServer:
 
     def _greet(self, connection: socket.socket) -> None:
         try:
-            channel, hello = _hello_of(connection)
+            self._let_in(*_hello_of(connection))
         except OSError:  # it is gone already
             connection.close()
-            return
-        finally:
+        finally:  # a stranger counts until it is closed
             with self._lock:
                 self._greetings.pop(connection, None)
+
+    def _let_in(self, channel: Channel, hello: Message) -> None:
+        """Closes the connection of a stranger."""
         number, kind = hello.get("task"), hello.get("kind")
         is_ours = secrets.compare_digest(str(hello.get("token", "")).encode(), self.token.encode())
         if not is_ours or not isinstance(number, int) or kind not in ("control", "clock"):

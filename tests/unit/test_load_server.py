@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ import pytest
 from harness.errors import EnvironmentNotReady
 from harness.remote import server as module
 from harness.remote.server import LoadServer
+from harness.remote.wire import Channel
 from harness.waiting import wait_until
 
 HOST = "127.0.0.1"
@@ -99,6 +101,28 @@ def test_strangers_that_wait_keep_no_task_waiting(server: LoadServer) -> None:
 
     assert wait_until(lambda: greeters() <= server.most_greetings, _WAIT_S)
     assert is_closed(strangers[0])
+    for link in strangers:
+        link.close()
+
+
+def test_strangers_count_until_they_are_closed(
+    server: LoadServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their greetings are over, and closing them takes long."""
+    goes_on = threading.Event()
+    close = Channel.close
+
+    def slow(channel: Channel) -> None:
+        goes_on.wait(2 * _WAIT_S)
+        close(channel)
+
+    monkeypatch.setattr(Channel, "close", slow)
+    strangers = [connected(server) for _ in range(server.most_greetings + 10)]
+    for link in strangers:
+        link.sendall(b"rubbish\n")
+    assert is_closed(strangers[0])
+    goes_on.set()
+    assert all(is_closed(link) for link in strangers)
     for link in strangers:
         link.close()
 
