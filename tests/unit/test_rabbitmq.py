@@ -28,7 +28,8 @@ from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.scenario.file import load_scenario
 from harness.scenario.model import RequireSpec
 from harness.systems import SYSTEMS
-from harness.systems.rabbitmq import amqp
+from harness.systems.rabbitmq import admin as rabbitmq_admin
+from harness.systems.rabbitmq import amqp, external
 from harness.systems.rabbitmq.admin import (
     Queue,
     RabbitMqAdmin,
@@ -40,7 +41,7 @@ from harness.systems.rabbitmq.amqp import native
 from harness.systems.rabbitmq.assembly import ASSEMBLY
 from harness.systems.rabbitmq.external import EXTERNAL
 from harness.systems.rabbitmq.external_admin import ExternalRabbitMqAdmin
-from harness.systems.rabbitmq.link import ErlangLink, Refused, shown
+from harness.systems.rabbitmq.link import CookieRefused, ErlangLink, Refused, shown
 from harness.systems.rabbitmq.terms import (
     Atom,
     Function,
@@ -453,7 +454,7 @@ def test_a_node_of_another_cluster_is_told_by_its_cookie() -> None:
         thread = threading.Thread(target=serve, args=(server,))
         thread.start()
         at = Endpoint("127.0.0.1", server.getsockname()[1])
-        with pytest.raises(Refused, match="of another cluster"):
+        with pytest.raises(CookieRefused, match="of another cluster"):
             ErlangLink(at, lambda: Secret("cookie")).call("erlang", "node")
         thread.join()
 
@@ -530,6 +531,37 @@ def test_the_leader_of_a_stream_has_its_writer(
     assert (state.leader, state.in_sync, state.replicas) == (leader, in_sync, NAMES)
 
 
+def test_a_node_that_starts_knows_neither_nodes_nor_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers some questions before it has the tables; another node is asked then."""
+    nodes = admin()
+    missing = (Atom("corrupt_or_missing_cluster_files"), (Atom("ok"), []), (Atom("ok"), []))
+    monkeypatch.setitem(nodes._links, NAMES[0], Answers((Atom("error"), missing)))
+    for name in NAMES[1:]:
+        running = [Atom(f"rabbit@{one}.peer") for one in NAMES[1:]]
+        monkeypatch.setitem(nodes._links, name, Answers(running))
+    assert nodes.registered() == set(NAMES[1:])
+    row: list[Any] = [Atom("none")] * 21
+    row[1] = (Atom("resource"), b"brokerstorm", Atom("queue"), b"orders-0")
+    row[5], row[6] = [], (Atom("orders-0"), Atom("rabbit@rabbitmq-2.peer"))
+    monkeypatch.setitem(nodes._links, NAMES[0], Answers(Atom("feature_flags_file_not_set")))
+    monkeypatch.setitem(nodes._links, NAMES[1], Refusing(Refused("no_exists")))
+    monkeypatch.setitem(nodes._links, NAMES[2], Answers([tuple(row)]))
+    assert set(nodes._queues()) == {"orders-0"}
+
+
+class Refusing:
+    """A connection to a node whose functions fail."""
+
+    def __init__(self, why: Refused) -> None:
+        self._why = why
+
+    def call(self, *asked: Any, **more: Any) -> Any:
+        raise self._why
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
 # ----- declarations -------------------------------------------------------------------------------
 
 
@@ -573,13 +605,22 @@ def test_an_alarm_is_that_of_the_node_it_names() -> None:
     assert set(admin()._alarms_in([(limit, []), *others])) == {("rabbitmq-2", "disk")}
 
 
-def test_an_alarm_before_the_load_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = admin()
+def test_an_alarm_before_the_load_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster with an alarm would be waited for until `limits.ready`."""
+    asked: Any = admin()
     monkeypatch.setattr(asked, "alarms", lambda: {("rabbitmq-2", "memory")})
-    assert asked._trouble() == (
-        "rabbitmq-2 has a memory alarm (vm_memory_high_watermark), so publishers are blocked; "
-        "`rabbitmqctl set_vm_memory_high_watermark` on it changes the limit"
-    )
+    monkeypatch.setattr(asked, "_missing", lambda topics, run_tag: asked._trouble())
+    monkeypatch.setattr(rabbitmq_admin, "_ALARM_NS", 0)
+    text = "rabbitmq-2 has a memory alarm, so publishers are blocked"
+    with pytest.raises(EnvironmentNotReady, match=f"^{text}: see vm_memory_high") as caught:
+        asked.wait_ready([], timeout_s=60, run_tag=1)
+    assert "cluster.config" in caught.value.hint
+    with pytest.raises(EnvironmentNotReady, match=f"is not ready after 0 s: {text}"):
+        asked.wait_ready(["orders"], timeout_s=0, run_tag=1)  # a fault may have raised it
+    (need,) = EXTERNAL.examine(connection(tmp_path), (), asked)
+    assert (need.name, need.ok, need.text) == ("alarms", False, str(caught.value))
 
 
 class Answers:
@@ -669,6 +710,21 @@ def test_a_connection_file_that_does_not_lead_to_nodes(
         EXTERNAL.find(connection(tmp_path, **changes))
 
 
+@pytest.mark.parametrize(
+    ("refused", "problem"),
+    [
+        (CookieRefused("no"), "own.yaml: cookie: 127.0.0.1:3: no"),
+        (Refused("no_exists"), "admin_url: 127.0.0.1:3: RabbitMQ does not run there yet"),
+    ],
+)
+def test_a_node_that_starts_is_not_one_of_another_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused, problem: str
+) -> None:
+    monkeypatch.setattr(external, "ErlangLink", lambda at, cookie: Refusing(refused))
+    with pytest.raises(EnvironmentNotReady, match=problem):
+        EXTERNAL.find(connection(tmp_path))
+
+
 def test_other_systems_have_no_cookie(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cookie: nodes of nats have none; leave it out"):
         connection(tmp_path, system="nats")
@@ -696,6 +752,39 @@ def test_queues_of_a_run_have_longer_names_at_the_brokers(tmp_path: Path) -> Non
     assert made.names == ["storm-7-orders-probe-one"], "written down before it is made"
     with pytest.raises(UsageError, match="carts is not a topic of this run"):
         nodes.create_topics([TopicSettings("carts", 1, 1)])
+
+
+@pytest.mark.parametrize(
+    ("sets", "key"),
+    [
+        ([(b"message-ttl", 60000)], "message-ttl=60000"),
+        ([(b"max-length", 9), (b"overflow", b"drop-head")], "max-length=9"),
+        ([(b"max-length", 9), (b"overflow", b"reject-publish")], ""),
+        ([(b"ha-mode", b"all")], ""),
+    ],
+)
+@pytest.mark.parametrize("place", [10, 11])  # a policy, and one of the operator
+def test_a_policy_of_others_that_drops_messages_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, sets: Any, key: str
+) -> None:
+    at = Endpoint("127.0.0.1", 1)
+    node = Node("one", 1, at, at, at, Path(), ("broker",))
+    made: Any = Ledger()
+    how: Any = {"cookie": lambda: Secret("x"), "called": {"one": "rabbit@a"}}
+    nodes = ExternalRabbitMqAdmin([node], made, **how)
+    nodes.name_topics({"orders": "storm-7-orders"}, ())
+    row: list[Any] = [Atom("undefined")] * 21
+    row[place] = [(Atom("name"), b"short"), (Atom("definition"), sets)]
+    monkeypatch.setattr(nodes, "_queues", dict)
+    monkeypatch.setitem(nodes._links, "one", Answers((Atom("ok"), tuple(row))))
+    monkeypatch.setattr(nodes._amqp["one"], "declare", lambda queue, config: None)
+    asked = [TopicSettings("orders", 1, 1)]
+    if not key:
+        nodes.create_topics(asked)
+        return
+    with pytest.raises(UsageError, match=f"storm-7-orders-0: policy short sets {key}: messages"):
+        nodes.create_topics(asked)
+    assert made.names == ["storm-7-orders-0"], "it is written down, so it will be deleted"
 
 
 class Ledger:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
@@ -54,6 +55,8 @@ _WITHOUT_MNESIA: Final = (4, 2)
 _MOVES_STREAMS: Final = (4, 0)
 #: Since this version, a query is given as module, function and arguments.
 _NAMED_QUERIES: Final = (4, 3)
+#: After this time, a cluster with an alarm is not waited for any longer before a run.
+_ALARM_NS: Final = 10 * 10**9
 #: So often a stream is restarted until the wanted node leads it.
 _STREAM_MOVES: Final = 3
 #: States of a member of a Raft group that takes part.
@@ -207,9 +210,22 @@ class RabbitMqAdmin:
         Raises:
             EnvironmentNotReady: no node answers.
         """
-        rows = self._first(partial(_call, "rabbit_amqqueue", "list", self._virtual_host.encode()))
-        found = (self._queue(row) for row in rows)
+        found = (self._queue(row) for row in self._first(self._rows))
         return {queue.name: queue for queue in found if queue is not None}
+
+    def _rows(self, link: ErlangLink) -> list[Any]:
+        """Return a node's records of the queues of our virtual host (`amqqueue`).
+
+        Raises:
+            NoAnswer: the node starts or stops, and does not have them.
+        """
+        try:
+            rows = link.call("rabbit_amqqueue", "list", self._virtual_host.encode())
+        except Refused as error:
+            raise NoAnswer(f"lists no queues ({error})") from error
+        if not isinstance(rows, list):
+            raise NoAnswer(f"lists no queues ({shown(rows)})")
+        return rows
 
     def _queue(self, row: Any) -> Queue | None:
         if not isinstance(row, tuple) or len(row) < _FIELDS:
@@ -469,7 +485,7 @@ class RabbitMqAdmin:
     def topic_ids(self, topic: str) -> frozenset[str]:
         """Return the ids by which the nodes that answer know a topic; see
         `RemakesTopics.topic_ids`."""
-        tables = self._each(partial(_call, "rabbit_amqqueue", "list", self._virtual_host.encode()))
+        tables = self._each(self._rows)
         if not tables:
             raise EnvironmentNotReady("no node answers")
         found = set()
@@ -539,17 +555,26 @@ class RabbitMqAdmin:
         return said[1]
 
     def _depth_of_classic(self, queue: Queue) -> int:
-        name = self._theirs(queue.name).encode()
-        resource = (Atom("resource"), self._virtual_host.encode(), Atom("queue"), name)
+        name = self._theirs(queue.name)
 
         def ask(link: ErlangLink) -> int:
-            said = link.call("rabbit_amqqueue", "lookup", resource)
-            if not (isinstance(said, tuple) and said[0] == "ok"):
-                raise NoAnswer("knows no such queue")
-            items = link.call("rabbit_amqqueue", "info", said[1], [Atom("messages")])
-            return int(items[0][1])
+            asked = [Atom("messages")]
+            return int(link.call("rabbit_amqqueue", "info", self._row(link, name), asked)[0][1])
 
         return int(self._first(ask))
+
+    def _row(self, link: ErlangLink, queue: str) -> tuple[Any, ...]:
+        """Return a node's record of a queue (`amqqueue`), by the brokers' name.
+
+        Raises:
+            NoAnswer: the node does not know the queue.
+        """
+        name = (Atom("resource"), self._virtual_host.encode(), Atom("queue"), queue.encode())
+        said = link.call("rabbit_amqqueue", "lookup", name)
+        if not (isinstance(said, tuple) and said[0] == "ok"):
+            raise NoAnswer(f"knows no queue {queue}")
+        row: tuple[Any, ...] = said[1]
+        return row
 
     def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
         """Nothing: a queue has no positions. See `backlogs`."""
@@ -661,7 +686,29 @@ class RabbitMqAdmin:
         Raises:
             EnvironmentNotReady: what is still missing, by name.
         """
-        wait_ready(lambda: self._missing(topics, run_tag), self.watch, timeout_s=timeout_s)
+        impatient_ns = time.monotonic_ns() + _ALARM_NS
+
+        def watch() -> None:
+            self.watch()
+            if not topics and time.monotonic_ns() > impatient_ns:
+                self.refuse_alarms()
+
+        wait_ready(lambda: self._missing(topics, run_tag), watch, timeout_s=timeout_s)
+
+    def refuse_alarms(self) -> None:
+        """Raise if an alarm blocks publishers. One that was set before a run does not end by
+        itself.
+
+        Raises:
+            EnvironmentNotReady: the node, and its limit.
+        """
+        for name, resource in sorted(self.alarms()):
+            setting, _, command = _LIMITS[resource]
+            raise EnvironmentNotReady(
+                f"{name} has a {resource} alarm, so publishers are blocked: see {setting}",
+                hint=f"set {setting} in cluster.config; `rabbitmqctl {command}` changes it on a node "
+                "that brokerstorm did not start",
+            )
 
     def _missing(self, topics: Sequence[str], run_tag: int) -> str:
         running = self._each(lambda link: link.call("rabbit", "is_running"))
@@ -678,11 +725,7 @@ class RabbitMqAdmin:
     def _trouble(self) -> str:
         """An alarm that blocks publishers, or a partition that a node has seen."""
         for name, resource in sorted(self.alarms()):
-            setting, _, command = _LIMITS[resource]
-            return (
-                f"{name} has a {resource} alarm ({setting}), so publishers are blocked; "
-                f"`rabbitmqctl {command}` on it changes the limit"
-            )
+            return f"{name} has a {resource} alarm, so publishers are blocked"
         if self._version >= _WITHOUT_MNESIA:
             return ""
         seen = self._each(lambda link: link.call("rabbit_node_monitor", "partitions"))
@@ -755,7 +798,10 @@ def _arguments(table: Any) -> dict[str, str]:
 
 
 def _running_by_mnesia(link: ErlangLink) -> list[str]:
-    return list(link.call("rabbit_mnesia", "cluster_nodes", Atom("running")))
+    """Return the nodes that a node sees in the cluster; empty while it starts: then it answers that
+    it has no list."""
+    nodes = link.call("rabbit_mnesia", "cluster_nodes", Atom("running"))
+    return nodes if isinstance(nodes, list) else []
 
 
 def _connected(link: ErlangLink) -> list[str]:

@@ -26,7 +26,7 @@ from harness.systems.rabbitmq import NODES, series
 from harness.systems.rabbitmq import SYSTEM as RABBITMQ
 from harness.systems.rabbitmq.amqp import Amqp
 from harness.systems.rabbitmq.external_admin import ExternalRabbitMqAdmin
-from harness.systems.rabbitmq.link import ErlangLink, Refused, shown
+from harness.systems.rabbitmq.link import CookieRefused, ErlangLink, Refused, shown
 from harness.systems.rabbitmq.terms import Atom
 
 
@@ -87,6 +87,11 @@ class _ExternalRabbitMq(ExternalSystem):
         )
 
     def examine(self, connection: Connection, nodes: Sequence[Node], admin: Any) -> Iterator[Need]:
+        try:
+            admin.refuse_alarms()
+        except EnvironmentNotReady as error:
+            yield Need("alarms", False, str(error), error.hint)
+            return
         copies = connection.file.topics.replication or min(len(nodes), NODES)
         config = RABBITMQ.topic_config({}, copies, {})
         address, refused = try_topic(connection, admin, "queues", 1, copies, config)
@@ -108,7 +113,7 @@ def _identity(connection: Connection, at: Endpoint, cookie: Secret) -> tuple[str
     """Return the name that Erlang has for a node, the cluster's name and the version.
 
     Raises:
-        EnvironmentNotReady: the node does not answer, or has another cookie.
+        EnvironmentNotReady: the node does not answer, has another cookie, or does not run RabbitMQ.
     """
     link = ErlangLink(at, lambda: cookie)
     try:
@@ -120,10 +125,15 @@ def _identity(connection: Connection, at: Endpoint, cookie: Secret) -> tuple[str
             f"{connection.path}: admin_url: {at}: {error}",
             hint=f"is the node up, and does it listen there for other nodes? As {RABBITMQ.admin_form}",
         ) from None
-    except Refused as error:
+    except CookieRefused as error:
         raise EnvironmentNotReady(
             f"{connection.path}: cookie: {at}: {error}",
             hint="the content of .erlang.cookie in the home of the user who runs the nodes",
+        ) from None
+    except Refused as error:
+        raise EnvironmentNotReady(
+            f"{connection.path}: admin_url: {at}: RabbitMQ does not run there yet ({error})",
+            hint="`rabbitmqctl await_startup` on the node waits until it does",
         ) from None
     finally:
         link.close()

@@ -3,13 +3,23 @@ and every one that is made was written down before."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from harness.admin.made_ledger import MadeLedger
 from harness.admin.run_names import RunNames
+from harness.errors import UsageError
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.systems.rabbitmq.admin import RabbitMqAdmin
+from harness.systems.rabbitmq.link import shown
+
+#: Places of the policy and of the operator policy in RabbitMQ's record of a queue (`amqqueue`).
+_POLICIES: Final = (10, 11)
+#: Keys of policies that let a queue drop messages, or drop the queue.
+_DROPS: Final = frozenset(("message-ttl", "expires", "delivery-limit", "max-age"))
+#: Keys that do so unless the queue refuses messages that exceed its bound.
+_BOUNDS: Final = frozenset(("max-length", "max-length-bytes"))
+_REFUSES: Final = "reject-publish"
 
 
 class ExternalRabbitMqAdmin(RabbitMqAdmin):
@@ -53,8 +63,17 @@ class ExternalRabbitMqAdmin(RabbitMqAdmin):
         super().create_topics(topics)
 
     def _declare(self, node: str, stream: str, topic: TopicSettings) -> None:
-        with self._run.making(self._theirs(stream)):
+        queue = self._theirs(stream)
+        with self._run.making(queue):
             super()._declare(node, stream, topic)
+        row = self._first(lambda link: self._row(link, queue))
+        for policy, key, value in _dropping_keys(row):
+            raise UsageError(
+                f"queue {queue}: policy {policy} sets {key}={value}: messages may be dropped, "
+                "which would look like a loss",
+                hint=f"`rabbitmqctl list_policies -p {self._virtual_host}` (list_operator_policies) "
+                "shows it: its pattern must leave out queues of this prefix",
+            )
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics and the queues for the harness's own messages; see
@@ -72,3 +91,18 @@ class ExternalRabbitMqAdmin(RabbitMqAdmin):
 
     def _is_client_of_ours(self, name: str) -> bool:
         return self._run.has_client(name)
+
+
+def _dropping_keys(row: Sequence[Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield policy, key and value of each setting of policies that lets a queue drop messages.
+
+    Args:
+        row: RabbitMQ's record of the queue.
+    """
+    for place in _POLICIES:
+        if not isinstance(row[place], list):  # none matches
+            continue
+        policy = dict(row[place])
+        sets = {shown(key): shown(value) for key, value in dict(policy["definition"]).items()}
+        drops = _DROPS if sets.get("overflow") == _REFUSES else _DROPS | _BOUNDS
+        yield from ((shown(policy["name"]), key, sets[key]) for key in sorted(drops & set(sets)))

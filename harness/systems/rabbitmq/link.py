@@ -52,6 +52,10 @@ class Refused(UsageError):
     """The node does not take our cookie, or the function that was called failed."""
 
 
+class CookieRefused(Refused):
+    """The node has another cookie."""
+
+
 def hello(name: str) -> bytes:
     """The first message of a handshake: who asks. A node answers with a status at once."""
     raw = name.encode()
@@ -84,7 +88,7 @@ class ErlangLink:
 
         Raises:
             NoAnswer: the node cannot be reached, or does not answer in time.
-            Refused: the function failed (its reason), or the cookie is another one.
+            Refused: the function failed (its reason); `CookieRefused`: the cookie is another one.
         """
         deadline = time.monotonic() + timeout_s
         if not self._lock.acquire(timeout=timeout_s):
@@ -193,9 +197,11 @@ class ErlangLink:
         try:
             answer = _framed(link, deadline)
         except ConnectionError:
-            raise Refused("the node does not take the cookie: it is of another cluster") from None
+            raise CookieRefused(
+                "the node does not take the cookie: it is of another cluster"
+            ) from None
         if answer != b"a" + self._digest(own):
-            raise Refused("the node does not know the cookie: it is of another cluster")
+            raise CookieRefused("the node does not know the cookie: it is of another cluster")
 
     def _digest(self, challenge: int) -> bytes:
         return hashlib.md5(f"{self._cookie().reveal()}{challenge}".encode()).digest()
