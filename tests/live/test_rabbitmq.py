@@ -323,6 +323,10 @@ def test_a_run_on_nodes_of_others_leaves_their_queues_as_they_were(
         rows = theirs.admin._first(lambda link: link.call("rabbit_amqqueue", "list"))
         left = [row[1][3] for row in rows if row[1][3].startswith(b"brokerstorm-")]
         assert left == []
+        short = ("brokerstorm", "short", "^brokerstorm-", '{"message-ttl": 60000}', 0, "queues")
+        theirs.admin._first(lambda link: link.call("rabbit_policy", "parse_set", *short, b"x"))
+        said = brokerstorm("doctor", *asked)
+        assert (said.code, "policy short sets message-ttl=60000" in said.out) == (4, True), said.out
 
 
 PROTOCOL = """
