@@ -14,6 +14,7 @@ from harness.clusters import spec_of
 from harness.contract.rig import CheckPlace, Rig
 from harness.errors import Exit, UsageError
 from harness.protocols.cluster import (
+    ClientConnection,
     HasBacklogs,
     HasConnections,
     HasHealthProbe,
@@ -127,6 +128,29 @@ def test_a_connection_that_the_broker_closes_is_gone(cluster: RabbitMqCluster, r
     before = producer.stats.ok
     producer.wait_stats(lambda stats: stats.ok > before + 50)
     assert producer.stats.exposure["reconnects"] == 1
+
+
+@pytest.mark.extended
+def test_a_connection_that_the_java_client_restores_is_the_only_one(
+    cluster: RabbitMqCluster, tmp_path: Path
+) -> None:
+    """The application saw its channel closed before it learned why, and opened a connection of its
+    own; a message that came over the other one was not always acknowledged."""
+    rig = Rig(CheckPlace(cluster, tmp_path), load_worker("amqp-client", system="rabbitmq"))
+    try:
+        consumer = rig.consumer(rig.topic(), options={"networkRecoveryInterval": "200"})
+
+        def own() -> list[ClientConnection]:
+            return [one for one in cluster.admin.connections() if one.pid == consumer.pid]
+
+        for closed in range(1, 11):
+            (before,) = own()
+            cluster.admin.close_connection(before)
+            wait_until("it is restored", lambda: [one for one in own() if one != before])  # noqa: B023
+            consumer.wait_stats(lambda stats: stats.exposure.get("reconnects", 0) >= closed)  # noqa: B023
+        assert (len(own()), consumer.stats.exposure["reconnects"]) == (1, 10)
+    finally:
+        rig.close()
 
 
 def test_everything_that_remains_in_a_queue_is_read(rig: Rig) -> None:

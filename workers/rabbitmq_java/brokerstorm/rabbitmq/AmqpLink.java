@@ -53,8 +53,6 @@ final class AmqpLink {
     private final AtomicLong blocked = new AtomicLong();
     private volatile Connection connection;
     private volatile Channel channel;
-    /** Whether the client is restoring the channel. */
-    private volatile boolean isRecovering;
     private volatile boolean isClosing;
     private volatile Exception why = new IOException("not connected yet");
     private long notBeforeNs = Long.MIN_VALUE;
@@ -92,7 +90,7 @@ final class AmqpLink {
         if (found != null && found.isOpen()) {
             return found;
         }
-        if (isRecovering || System.nanoTime() < notBeforeNs) {
+        if (isClientsTurn(found) || System.nanoTime() < notBeforeNs) {
             throw reason();
         }
         try {
@@ -102,6 +100,21 @@ final class AmqpLink {
             notBeforeNs = System.nanoTime() + PAUSE_NS;
             throw reason();
         }
+    }
+
+    /**
+     * Whether the client restores the connection, or a channel that was lost with it. A second connection of the
+     * application would then stay next to the restored one, and both would consume.
+     *
+     * <p>This is read from their states. A listener is called later than a closed channel can be seen.
+     */
+    private boolean isClientsTurn(Channel lost) {
+        if (!factory.isAutomaticRecoveryEnabled()) {
+            return false;
+        }
+        Connection last = connection;
+        ShutdownSignalException cause = lost == null ? null : lost.getCloseReason();
+        return last != null && !last.isOpen() || cause != null && cause.isHardError();
     }
 
     /** The first channel, at the start of a role. */
@@ -142,14 +155,18 @@ final class AmqpLink {
                 public void handleRecovery(Recoverable restored) {
                     reconnected();
                     user.recovered(made);
-                    isRecovering = false;
                 }
 
                 /** Only clients since 4.1 have it. */
                 public void handleRecoveryStarted(Recoverable what) {}
             });
         }
-        user.opened(made);
+        try {
+            user.opened(made);
+        } catch (IOException | ShutdownSignalException unusable) {
+            quietly(made); // the client would restore it, and the consumers that it has, with the connection
+            throw unusable;
+        }
         channel = made;
         return made;
     }
@@ -187,7 +204,6 @@ final class AmqpLink {
             return;
         }
         why = cause;
-        isRecovering = factory.isAutomaticRecoveryEnabled() && cause.isHardError();
         session.report.error("Shutdown", ErrorTexts.text(cause));
         session.report.event("disconnect", ErrorTexts.text(cause));
         user.lost(of, cause);
