@@ -13,6 +13,7 @@ from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.params import Inventory, names
 from harness.errors import did_you_mean
+from harness.systems import SYSTEMS
 
 _LEADER, _OWNER, _FOLLOWER, _REPLICA = "leader-of:", "owner-of:", "follower-of:", "replica-of:"
 _COORDINATOR, _ROLE = "coordinator-of:", "role:"
@@ -60,6 +61,9 @@ def parse(text: str, inventory: Inventory) -> Target:
     if text == "random":
         return Target("random")
     if text == "controller":
+        if not SYSTEMS[inventory.system].has_controller:
+            other = "name a node, random, or leader-of:TOPIC"
+            raise StepProblem("target", f"{inventory.system} has no controller: {other}")
         return Target("controller")
     if text == "all":
         return Target("all")

@@ -116,6 +116,7 @@ class System:
         copies_default: whose number of copies counts there when its file has none.
         ask_id: what tells the id of a cluster, for people.
         mechanisms: how its clients can prove who they are (`harness.connections.security`).
+        has_controller: one of its nodes decides for the others, for example who leads.
         has_cookie: its nodes share a secret, and answer the harness only if it knows the secret.
         subscription, order: how consumers read of which a plan says nothing
             (`harness.contracts.plan`).
@@ -183,6 +184,7 @@ class System:
     copies_default: ClassVar[str] = "the scenario's"
     ask_id: ClassVar[str] = ""
     mechanisms: ClassVar[tuple[str, ...]] = ()
+    has_controller: ClassVar[bool] = True
     has_cookie: ClassVar[bool] = False
     subscription: ClassVar[str] = "exclusive"
     order: ClassVar[str] = "stream"

@@ -96,6 +96,17 @@ BAD: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    "fault", [{"fault": "kill", "target": "controller"}, {"fault": "controller-kill"}]
+)
+def test_a_system_without_a_controller_refuses_to_target_it(fault: dict[str, Any]) -> None:
+    """A run would end as unknown: no controller is known when the fault is due."""
+    topics, nodes = [TopicSettings("orders", 1, 3)], ["rabbitmq-1", "rabbitmq-2"]
+    inventory = faults.inventory_of(topics=topics, nodes=nodes, system="rabbitmq")
+    with pytest.raises(ScenarioError, match=r"\[0\].target: rabbitmq has no controller: name a"):
+        faults.compile([{**fault, "at": 1}], inventory, seed=1, load_s=60)
+
+
 @pytest.fixture(scope="module")
 def validator() -> Any:
     jsonschema.Draft202012Validator.check_schema(faults.schema())

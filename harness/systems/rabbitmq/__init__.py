@@ -99,6 +99,7 @@ class RabbitMq(System):
     log_leader = r"queue '{stream}' in vhost '[^']*': (detected a new leader|\w+ -> leader)"
     ask_id = "`rabbitmqctl cluster_status`, as cluster name"
     mechanisms = ("user",)
+    has_controller = False
     has_cookie = True
     bootstrap_form = "HOST:5672,HOST:5672/VIRTUALHOST"
     admin_form = "HOST:25672,HOST:25672"
