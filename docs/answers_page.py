@@ -17,30 +17,29 @@ _REQUESTS: Final = (
     *("Fetch", "OffsetCommit", "Heartbeat", "JoinGroup"),
 )
 _HEAD: Final = (
-    "This page is for people who choose or maintain a client library of Kafka, Pulsar, NATS or "
-    "RabbitMQ. It says what became of each message when every broker worked, and answered one kind "
-    "of request with one error. "
-    "The suite `answers` measures it: `./brokerstorm suite run answers`, and then "
-    "`python -m bench.client_answers` adds the results of the newest run of the suite."
+    "This page is for people who choose or maintain a client library. It has results for {systems}. "
+    "It shows what happened to each message when every broker worked and answered one kind of "
+    "request with one error. The suite `answers` measures it: `./brokerstorm suite run answers`, "
+    "and then `python -m bench.client_answers` adds the results of the newest run of the suite."
 )
 _SCENARIO: Final = (
-    "Each client of Kafka has a topic and a group of its own, and all of them run at the same "
-    "time, at 20 messages a second each. One second after the load began, every request of the kind is "
-    "answered with the error for four seconds, before the broker gets it, unless "
-    "`scenarios/suites/answers.yaml` says otherwise. Some errors were given one after the other in "
-    "one round: then a row is about the messages from its error to the next one, and `never` means "
-    "not before the next one. Producers wait for all replicas and are "
-    "idempotent where the client can be (kafka-go cannot)."
+    "Each client of Kafka has its own topic and group. All of them run at the same time, at 20 "
+    "messages a second each. From one second after the load began, every request of the kind is "
+    "answered with the error for four seconds, and the broker does not get it, unless "
+    "`scenarios/suites/answers.yaml` says otherwise. In some rounds, one error followed another: "
+    "then a row is about the messages from its error to the next one, and `never` means not before "
+    "the next one. Producers wait for all replicas. They are idempotent, except for kafka-go, which "
+    "cannot be."
 )
 _ONE_BY_ONE: Final = (
-    "The errors below were given one after the other in one round, to all of its clients at the "
-    "same time. Each row is about the messages from its error to the next one: for two seconds, "
-    "every request of the kind is answered with the error, or the first one of each connection "
-    "lets it be closed. `done`: the broker did its work before the error. `answer lost`: it did its "
-    "work, and the connection closes without an answer. `never` means not before the next error. A "
-    "client that died has no later rows."
+    "These errors followed each other in one round, for all of its clients at the same time. Each "
+    "row is about the messages from its error to the next one: for two seconds, every request of "
+    "the kind is answered with the error, or the connection is closed at the first one. `never` "
+    "means not before the next error. A client that died has no later rows."
 )
 _COLUMNS: Final = (
+    "`done`, next to an error: the broker had carried the request out. `answer lost`: it had, and "
+    "the connection was closed without an answer. "
     "`failed`: the client reported that the message is not stored. `unknown`: it could not say. "
     "`lost`: it was acknowledged and is not in the log. `twice` and `late`: it is in the log "
     "twice, or after a later message. `skipped` and `again`: it was never given to the group, or "
@@ -61,7 +60,8 @@ def answers_page() -> str:
         key=lambda each: (_REQUESTS.index(each.request), each.error),
     )
     lines = ["# What clients do with errors", "", MADE]
-    for text in (_HEAD, _SCENARIO, _COLUMNS):
+    systems = [_SYSTEMS[key] for key in sorted({each.system for each in every})]
+    for text in (_HEAD.format(systems=", ".join(systems)), _SCENARIO, _COLUMNS):
         lines += ["", *paragraph(text)]
     lines += ["", *(_gave_up(every) if every else ["Nothing was measured yet."])]
     for request, of_request in groupby(found, key=lambda each: each.request):
@@ -124,7 +124,7 @@ _CAUSES: Final = {
         "([aiokafka#1017](https://github.com/aio-libs/aiokafka/issues/1017))."
     ),
     "2": (
-        "2: An idempotent producer of kafka-python takes every error that is not retriable as "
+        "2: An idempotent producer of kafka-python treats every error that is not retriable as "
         "fatal (`classify_batch_error` in its transaction_manager.py). No report of it was found."
     ),
     "3": (
@@ -136,16 +136,16 @@ _CAUSES: Final = {
         "to restart it ([kafkajs#1443](https://github.com/tulios/kafkajs/issues/1443))."
     ),
     "5": (
-        "5: Another member has the id of this one, so this one must stop, as KIP-345 asks "
+        "5: Another member has the id of this one, so this one must stop, as KIP-345 requires "
         "([librdkafka#2635](https://github.com/confluentinc/librdkafka/pull/2635))."
     ),
     "6": (
-        "6: kafkajs has one request of an idempotent producer at a broker at a time, and every "
-        "call that was refused waits for its turn again, longer each time (`sendMessages.js`)."
+        "6: kafkajs sends a broker one request of an idempotent producer at a time. Every call "
+        "that was refused waits for its turn again, longer each time (`sendMessages.js`)."
     ),
     "7": (
-        "7: sarama sends later batches of a partition before one that is tried again. A broker "
-        "takes some of them for repeats, and acknowledges them without storing them "
+        "7: sarama sends later batches of a partition before one that it retries. A broker "
+        "mistakes some of them for repeats, and acknowledges them without storing them "
         "([sarama#3422](https://github.com/IBM/sarama/pull/3422), fixed in v1.48.0)."
     ),
 }
@@ -209,7 +209,7 @@ def _rows(rows: list[ClientAnswer], about: tuple[str, ...] = ()) -> list[str]:
     return lines
 
 
-_SYSTEMS: Final = {"nats": "NATS", "pulsar": "Pulsar", "rabbitmq": "RabbitMQ"}
+_SYSTEMS: Final = {"kafka": "Kafka", "nats": "NATS", "pulsar": "Pulsar", "rabbitmq": "RabbitMQ"}
 
 
 def _system_and_role(each: ClientAnswer) -> tuple[str, bool]:
@@ -218,9 +218,9 @@ def _system_and_role(each: ClientAnswer) -> tuple[str, bool]:
 
 
 _WAITS: Final = (
-    "Members are told by a heartbeat that their group does not know them, and join again under "
-    "another id. The coordinator may wait for the ids of before until their sessions end, which "
-    "takes longer than a round: `hung` and `never` say nothing about the client."
+    "A heartbeat tells members that their group does not know them, and they join it under another "
+    "id. The coordinator may wait for their former ids until those sessions end, which takes longer "
+    "than a round: `hung` and `never` say nothing about the client."
 )
 #: By what a client may do that believes an error (`harness.contracts.rows.FaultDetails.permits`).
 _KINDS: Final = {
