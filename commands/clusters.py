@@ -222,7 +222,7 @@ def _choose(name: str | None, how: str) -> Claim:
         raise UsageError(f"several clusters are up: which one? {names}", hint=how)
     found = next((claim for claim in kept if name in (None, claim.run_id)), None)
     if found is None:
-        raise UsageError(f"no cluster {name!r} is up", hint=f"up: {names}")
+        raise UsageError(f"no cluster {name!r} is up", hint=f"clusters that are up: {names}")
     return found
 
 

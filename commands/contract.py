@@ -119,7 +119,10 @@ def _chosen(worker: WorkerSpec, only: tuple[str, ...]) -> list[WorkerCheck]:
     names = [SELF_TEST, *(check.name for check in checks)]
     for text in only:
         if not any(text.lower() in name for name in names):
-            raise UsageError(f"--only {text}: no such check", hint="--list shows them")
+            raise UsageError(
+                f"--only {text}: no such check",
+                hint=f"`brokerstorm check-worker {worker.library} --list` shows them",
+            )
     return [check for check in checks if _is_named(check.name, only)]
 
 

@@ -46,7 +46,7 @@ def opened(settings: Settings, file: Path | None, *, make: bool) -> Iterator[His
     path = file or settings.run_dir / DEFAULT_NAME
     if not make and not path.exists():
         raise UsageError(
-            f"there is not a history {path} yet",
+            f"no history at {path} yet",
             hint="`brokerstorm suite run` or `history import` creates one",
         )
     with History.open(path) as history:

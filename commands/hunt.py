@@ -115,7 +115,7 @@ def hunt(
     if given["resume"] is not None:
         refuse_beside_resume("a hunt", "budget", "rounds", "corpus", "offline", "runtime", "master")
     if budget is None and given["rounds"] is None:
-        raise UsageError("how long may the hunt take?", hint="add --budget 30m")
+        raise UsageError("--budget or --rounds is required", hint="add --budget 30m")
     for each in known:
         if each not in CLASSES:
             raise UsageError(f"--known {each} is not a class", hint=did_you_mean(each, CLASSES))

@@ -62,7 +62,8 @@ def playing(root: RunDir, goes_on: str, so_far: Callable[[], str] = lambda: "") 
         lock = FileLock(root.root / LOCK).acquire(timeout=0)
     except Timeout:
         raise EnvironmentNotReady(
-            f"{root.run_id} is still being run by another process", hint="wait for it, or end it"
+            f"{root.run_id} is still being run by another process",
+            hint="wait until it has ended, or stop it with Ctrl-C",
         ) from None
     with lock:
         end_leftovers(root.run_id)
@@ -115,7 +116,7 @@ def begun(run_dir: Path, name: str, kind: str, asked: type[AskedT]) -> tuple[Run
     have = ", ".join(
         sorted(path.parent.name for path in run_dir.glob(f"*/{ASKED}") if _is(path, kind))
     )
-    raise UsageError(f"no {kind} {name!r} in {run_dir}", hint=f"there: {have or 'none'}")
+    raise UsageError(f"no {kind} {name!r} in {run_dir}", hint=f"found there: {have or 'none'}")
 
 
 def _is(path: Path, kind: str) -> bool:

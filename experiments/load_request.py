@@ -75,11 +75,11 @@ def load_request(
     if master.startswith("local"):
         raise UsageError(
             f"--load-master {master}: its executors are threads of this machine",
-            hint="leave it out",
+            hint="remove --load-master",
         )
     if judge_master and judge_master != master:
         raise UsageError(
-            f"--master {judge_master} beside --load-master {master}: a process has one Spark master",
+            f"--master {judge_master} and --load-master {master} differ: a process has one Spark master",
             hint="remove --master; `analyze --master` judges elsewhere later",
         )
     reached_at = _host_and_port(address) if address else None

@@ -182,8 +182,8 @@ def refuse_from_elsewhere(resolved: Resolved) -> None:
     for plan, timeline in zip(resolved.plans, resolved.timelines, strict=True):
         if is_open(plan):
             raise UsageError(
-                "a rate of `at_most` is measured on this machine, and the load comes from others",
-                hint="name what they are to send: --set load.rate=50000",
+                "load.rate: at_most is measured on this machine, so it cannot be used with --load-master",
+                hint="set the rate of the load: --set load.rate=50000",
             )
         for firing in timeline.firings:
             own = firing.params

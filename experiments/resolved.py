@@ -285,7 +285,7 @@ def refuse_on_external(timeline: Timeline, external: External) -> None:
     if needs := sorted(faults.needs_of([timeline])):
         raise ScenarioError(
             f"faults: {', '.join(needs)} can be given only to a cluster that brokerstorm starts",
-            hint="leave those faults out on --cluster",
+            hint="remove these faults, or run without --cluster",
         )
     faults.refuse_unsupported(timeline, external.cluster("described", Path("/nonexistent")))
 

@@ -162,7 +162,8 @@ def _refuse_mixed(request: RunRequest) -> None:
         )
     if request.fail_fast and (request.load or not request.windows.window_s):
         raise UsageError(
-            "--fail-fast needs windows, of a load from this machine", hint="--window 10m"
+            "--fail-fast requires --window and a load from this machine",
+            hint="for example --window 10m",
         )
     if request.until_hit and (request.rounds or request.replay or request.load):
         raise UsageError(

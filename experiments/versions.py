@@ -108,7 +108,7 @@ def between(ends: tuple[str, str], releases: Sequence[str]) -> list[str]:
         raise UsageError(f"{ends[0]} and {ends[1]} are versions of two clients")
     low, high = sorted(ends, key=numbers)
     if low == high:
-        raise UsageError(f"good and bad are both {low}", hint="name two releases")
+        raise UsageError(f"--good and --bad are both {low}", hint="name two releases")
     known = {
         each for each in releases if RELEASE.match(each) and {each.rpartition(" ")[0]} == names
     }

@@ -284,7 +284,8 @@ def _recording(archive: ClassArchive) -> list[str]:
         return archive.record()
     except OSError as error:
         raise EnvironmentNotReady(
-            f"cannot write {archive.path.parent}: {error.strerror}", hint="set BROKERSTORM_CACHE"
+            f"cannot write {archive.path.parent}: {error.strerror}",
+            hint="BROKERSTORM_CACHE names another folder",
         ) from error
 
 

@@ -96,7 +96,7 @@ def resumed(run_dir: Path, name: str) -> tuple[RunDir, BisectQuestion]:
     if now != root.scenario.read_text():
         raise UsageError(
             f"{question.scenario} has changed since {root.run_id} was started",
-            hint="its rounds used another scenario: start again, or restore the file",
+            hint="restore the file, or start a new search without --resume",
         )
     ask_again(root, question)
     return root, question

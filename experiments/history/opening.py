@@ -138,9 +138,7 @@ def foreign(path: Path, wait_s: float) -> Iterator[Path]:
         UsageError: it cannot be read, is damaged or no history.
     """
     if not path.exists():
-        raise UsageError(
-            f"there is not a history {path}", hint="name files that `suite run` has written"
-        )
+        raise UsageError(f"no history at {path}", hint="`brokerstorm suite run FILE` writes one")
     with tempfile.TemporaryDirectory(prefix="brokerstorm-") as work, told(path, wait_s):
         copy = Path(work) / "history.sqlite"
         for suffix in ("", "-wal"):
@@ -248,7 +246,9 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
             hint="use the newer brokerstorm that wrote it, or name another file",
         )
     if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        raise UsageError(f"{path} is a database of something else", hint="name another file")
+        raise UsageError(
+            f"{path} is a database, but not a history of brokerstorm", hint="name another file"
+        )
     return version
 
 

@@ -143,7 +143,8 @@ class History:
         """
         if source.exists() and self.path.samefile(source):
             raise UsageError(
-                f"{source} is the history that others are merged into", hint="name the others"
+                f"{source} is the history that others are merged into",
+                hint="remove it from the command",
             )
         with (
             foreign(source, self._wait_s) as copy,

@@ -200,7 +200,7 @@ class Hunt:
         if outcome.run is None:
             raise UsageError(
                 f"the scenario cannot be played as it is: {outcome.why_not}",
-                hint="`brokerstorm run` shows what it lacks",
+                hint="`brokerstorm doctor SCENARIO` shows its requirements",
             )
         if violated := [cls for cls in outcome.run.violations if cls not in self.known]:
             if not self.is_calm:

@@ -218,8 +218,8 @@ def night_named(run_dir: Path, name: str, last: str) -> NightDir:
         )
     if name < last:
         raise UsageError(
-            f"--night {name} would come before {last}, which the history has",
-            hint="nights sort by name",
+            f"--night {name} would sort before {last}, the last night of the history",
+            hint=f"choose a name that sorts after {last}",
         )
     try:
         (run_dir / name).mkdir(parents=True)

@@ -218,7 +218,7 @@ def _part(cluster: Cluster, ability: type[A]) -> A:
     if found is None:
         raise EnvironmentNotReady(
             f"nothing can {ability_text(ability)} any more",
-            hint="the connection file of the run named a driver for it: name it again",
+            hint="restore the driver in the connection file of the run",
         )
     return found
 

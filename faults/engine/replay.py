@@ -33,7 +33,7 @@ def load_replay(run: RunDir) -> Timeline:
     if not injected:
         raise UsageError(
             f"run {run.run_id} injected no fault: there is nothing to replay",
-            hint=f"looked into {run.faults}",
+            hint="`brokerstorm list runs` shows the runs",
         )
     epoch_ns = read_document(run.manifest, Manifest).epoch_ns
     if not epoch_ns:

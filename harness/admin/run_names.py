@@ -62,7 +62,8 @@ class RunNames:
         """
         if foreign := [topic.name for topic in topics if topic.name not in self._addresses]:
             raise UsageError(
-                f"{foreign[0]} is not a topic of this run", hint=", ".join(self._addresses)
+                f"{foreign[0]} is not a topic of this run",
+                hint=f"its topics: {', '.join(self._addresses)}",
             )
 
     @contextmanager

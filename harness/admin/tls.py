@@ -26,6 +26,6 @@ def context_of(tls: Tls | None) -> ssl.SSLContext | None:
         named = ", ".join(str(path) for path in (tls.ca, tls.certificate, tls.key) if path)
         raise EnvironmentNotReady(
             f"TLS: cannot use {named}: {error}",
-            hint="PEM files; the key belongs to the certificate",
+            hint="name PEM files; tls.key must belong to tls.certificate",
         ) from None
     return context

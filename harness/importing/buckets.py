@@ -109,8 +109,8 @@ def refuse_two_messages(path: Path, streams: Sequence[str]) -> None:
         where = f"{ledger}:{position}" if ledger else str(position)
         raise UsageError(
             f"log: {streams[stream - 1]} holds both {first} and {second} at position {where}",
-            hint="a log has one message at a position (Pulsar: and index in the batch, column batch); is it "
-            "that of another partition, or made up?",
+            hint="check the columns of stream and position: a log has one message at a position "
+            "(Pulsar: and index in the batch, column batch)",
         )
 
 

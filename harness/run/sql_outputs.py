@@ -226,7 +226,7 @@ class SqlOutputs:
         if has_rows and is_new:
             raise EnvironmentNotReady(
                 f"{self._key}.query: it returns rows before the run has begun",
-                hint=f"delete them, or have the query return those of this run only: WHERE run = :{GROUP}",
+                hint=f"delete them, or select the rows of this run: WHERE run = :{GROUP}",
             )
         return ""
 
@@ -292,7 +292,7 @@ class SqlOutputs:
         if missing:
             raise EnvironmentNotReady(
                 f"{self._key}.query: it returns no column {missing[0]}, only {', '.join(columns)}",
-                hint=f"name a column so: SELECT id AS {missing[0]}",
+                hint=f"name a column: SELECT id AS {missing[0]}",
             )
 
     def _message(self, row: Mapping[str, Any], number: int) -> StoredMessage:

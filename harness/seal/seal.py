@@ -604,6 +604,6 @@ def _disk_errors(run: RunDir) -> Iterator[None]:
         if error.errno in NO_SPACE:
             raise EnvironmentNotReady(
                 f"no space left on the disk of {run.sealed} while sealing the capture",
-                hint=f"free some space, then `brokerstorm analyze {run.root}` seals it again from raw/",
+                hint=f"free some space, then `brokerstorm analyze {run.root}` seals it from raw/",
             ) from error
         raise UsageError(f"cannot seal {run.root}: {error}") from error

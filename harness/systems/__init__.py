@@ -35,5 +35,5 @@ def system_of(name: str) -> System:
         UsageError: there is none.
     """
     if name not in SYSTEMS:
-        raise UsageError(f"unknown system {name!r}", hint=f"there is: {', '.join(SYSTEMS)}")
+        raise UsageError(f"unknown system {name!r}", hint=f"the systems are {', '.join(SYSTEMS)}")
     return SYSTEMS[name]

@@ -54,7 +54,7 @@ class PrometheusPage:
         except OSError as error:
             raise EnvironmentNotReady(
                 f"metrics cannot be served at {host}:{port}: {error.strerror}",
-                hint="--prometheus with another port; 0 is one that is free",
+                hint="choose another port; --prometheus 0 takes a free one",
             ) from error
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._server.server_port}/metrics"

@@ -108,7 +108,8 @@ def _checked(text: str) -> str:
         is_url = False
     if not is_url:
         raise UsageError(
-            f"{text} is not a URL of a collector", hint=f"--otlp {DEFAULT_COLLECTOR}, for example"
+            f"--otlp: not a URL of a collector: {text!r}",
+            hint=f"for example --otlp {DEFAULT_COLLECTOR}",
         )
     return text
 
@@ -123,8 +124,8 @@ def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise UsageError(
-            f"{text} is no [HOST:]PORT to serve metrics at",
-            hint=f"--prometheus {DEFAULT_PORT}, for example; 0 is a port that is free",
+            f"--prometheus: not [HOST:]PORT: {text!r}",
+            hint=f"for example --prometheus {DEFAULT_PORT}; 0 chooses a free port",
         )
     return host.strip("[]") or DEFAULT_HOST, int(port)
 

@@ -113,7 +113,8 @@ class GoProgram:
             ) from error
         if not known:
             raise EnvironmentNotReady(
-                f"go lists no version of {self.name}", hint="is the module proxy reachable?"
+                f"go lists no version of {self.name}",
+                hint=f"`go list -m -versions {self.package}` shows why; GOPROXY names the module proxy",
             )
         return known
 

@@ -182,8 +182,8 @@ def _fetch(wanted: Artifacts, asked: Path, report: Progress) -> Path:
             raise EnvironmentNotReady(f"{resolver} found no jars for {wanted.title}")
         if wanted.jars and wanted.own and not _digest(files).startswith(wanted.own.digest):
             raise EnvironmentNotReady(
-                f"the jars in {wanted.jars} are not as they were when they were asked for",
-                hint="run the command again to take them as they are now",
+                f"the jars in {wanted.jars} have changed since the command began",
+                hint="repeat the command to use the new ones",
             )
         marker = {**asdict(wanted), "resolver": resolver, "files": files}
         (part / _MARKER).write_text(json.dumps(marker, indent=1, default=str))

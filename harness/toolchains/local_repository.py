@@ -50,8 +50,8 @@ class LocalModules:
             shutil.copy2(self.repository / name, target / name)
         if digest_of(target, files) != digest:
             raise UsageError(
-                f"{self.group} {self.version} in {self.repository} is not as it was when it was asked for",
-                hint="run the command again to take it as it is now",
+                f"{self.group} {self.version} in {self.repository} has changed since the command began",
+                hint="repeat the command to use the new one",
             )
 
     def _files(self) -> Iterator[str]:

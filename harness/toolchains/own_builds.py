@@ -129,8 +129,8 @@ class OwnBuild:
             copy = Path(shutil.copy2(self.path, target / self.path.name))
         if _content(copy) != self.digest:
             raise UsageError(
-                f"{self.path} is not as it was when {self.state} was asked for",
-                hint="run the command again to take it as it is now",
+                f"{self.path} has changed since {self.state} was chosen",
+                hint="repeat the command to use the new state",
             )
         return copy
 
@@ -264,5 +264,5 @@ def failed_build(what: str, name: str, said: str, output: str) -> WorkerError:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(output, errors="replace")
     return WorkerError(
-        f"{what} does not build: {said}", hint=f"all that the build said is in {path}"
+        f"{what} does not build: {said}", hint=f"the whole output of the build is in {path}"
     )

@@ -232,7 +232,8 @@ def _run(command: list[str], timeout_s: float, what: str, folder: Path | None = 
         )
     except subprocess.TimeoutExpired:
         raise EnvironmentNotReady(
-            f"{command[0]} took over {timeout_s:.0f} s", hint="is the network reachable?"
+            f"{command[0]} took over {timeout_s:.0f} s",
+            hint="check the network, then repeat the command",
         ) from None
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.startswith("E:")]

@@ -98,7 +98,7 @@ def _known(folders: tuple[Path, ...]) -> Mapping[str, WorkerSpec]:
         if not own:
             raise UsageError(
                 f"no workers in {path}: no {FILE} there or in a folder below it",
-                hint=f"see {VARIABLE}",
+                hint=f"set {VARIABLE} to a folder with workers",
             )
         for folder in own:
             worker = WorkerSpec.read(folder)

@@ -271,7 +271,8 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
         raise WorkerError(f"go does not list the versions of {worker.library} in time") from error
     if not known:
         raise WorkerError(
-            f"go lists no version of {worker.library}", hint="is the module proxy reachable?"
+            f"go lists no version of {worker.library}",
+            hint="check the network and GOPROXY, which names the module proxy",
         )
     return known
 

@@ -276,6 +276,6 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
         ) from error
     if not known:
         raise WorkerError(
-            f"cargo lists no version of {worker.library}", hint="is its registry reachable?"
+            f"cargo lists no version of {worker.library}", hint="check the network or proxy"
         )
     return known

@@ -38,7 +38,7 @@ def ask(
             "sarama-2377 --bad 1.37.0 --good 1.38.0",
             "1.37.0 is not released\n  the closest ones are 1.30.0, 1.37.2",
         ),
-        ("sarama-2377 --bad 1.38.0 --good 1.38.0", "good and bad are both 1.38.0"),
+        ("sarama-2377 --bad 1.38.0 --good 1.38.0", "--good and --bad are both 1.38.0"),
         ("sarama-2377 --bad 1.30.0 --client pika", "the scenario does not use it; known: sarama"),
         ("sarama-2377 --pair no", "sarama-2377 has no pair 'no'"),
         ("sarama-2377 --class lots", "--class lots: no such class"),

@@ -58,11 +58,11 @@ def test_a_report_as_json_is_the_file(folder: Path, capsys: pytest.CaptureFixtur
         (["suite", "report", "--night", "never"], "no night 'never' of nightly"),
         (
             ["suite", "report", "--history", "missing.sqlite"],
-            "there is not a history missing.sqlite yet",
+            "no history at missing.sqlite yet",
         ),
         (
             ["history", "export", "x.parquet", "--history", "missing.sqlite"],
-            "there is not a history",
+            "no history at",
         ),
         (["history", "import", "nope"], "no run 'nope'"),
     ],

@@ -67,7 +67,7 @@ def test_a_history_that_cannot_be_merged_is_told_and_the_others_are_taken(
     ("arguments", "said"),
     [
         (["--night", "tonight"], "--night tonight must begin with the day"),
-        (["--night", "20261121"], "--night 20261121 would come before 20261122-shared"),
+        (["--night", "20261121"], "--night 20261121 would sort before 20261122-shared"),
         (["--night", NIGHT], "20261122-shared is there already"),
         (["--night", NIGHT, "--resume"], "remove --night"),
     ],

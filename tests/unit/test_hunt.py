@@ -721,7 +721,7 @@ def test_a_corpus_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--client", "kafka-clients"], "how long may the hunt take?"),
+        (["--client", "kafka-clients"], "--budget or --rounds is required"),
         (["--budget", "1m"], "which scenario or client?"),
         (["kafka-smoke", "--budget", "2s"], "--budget 2 s is shorter than one round"),
         (["--client", "kafka-client", "--budget", "1m"], "--client kafka-client: no such client"),

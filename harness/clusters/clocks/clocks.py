@@ -82,7 +82,8 @@ def _build(folder: Path, part: Path) -> None:
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise EnvironmentNotReady(
-            f"the clock library does not build: {said}", hint="is libc6-dev installed?"
+            f"the clock library does not build: {said}",
+            hint="install the headers of C (Debian, Ubuntu: apt install libc6-dev)",
         )
 
 

@@ -89,7 +89,9 @@ def _copy(
                         _extract(archive, member, to / name)
                         found[name] = member
     except tarfile.TarError as error:
-        raise EnvironmentNotReady(f"{what}: {error}", hint="the engine broke off") from error
+        raise EnvironmentNotReady(
+            f"{what}: {error}", hint="`brokerstorm doctor --runtime docker` checks the engine"
+        ) from error
     return found
 
 

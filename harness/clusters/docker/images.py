@@ -92,7 +92,8 @@ def pull(client: Any, tag: str, report: Progress) -> None:
                 raise EnvironmentNotReady(f"cannot pull {tag}: {line['error']}", hint=BUILD_HINT)
             if time.monotonic() > deadline:
                 raise EnvironmentNotReady(
-                    f"{tag} is not pulled within {_PULL_S:.0f} s", hint="try again"
+                    f"{tag} is not pulled within {_PULL_S:.0f} s",
+                    hint="check the network, then repeat the command",
                 )
             detail = line.get("progressDetail") or {}
             if line.get("status") == "Downloading" and detail.get("total"):

@@ -173,7 +173,8 @@ class ContainerHost:
             if name.endswith(f"_{MESH_NETWORK}"):
                 return dict(on_it)
         raise EnvironmentNotReady(
-            "the network proxy between the nodes is not there", hint="is the cluster up?"
+            "the network proxy between the nodes is not there",
+            hint="`brokerstorm up` starts a cluster",
         )
 
     def _find(self) -> Any:

@@ -213,7 +213,9 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         """
         name = self.layout.node(node).name
         if name not in self._ids:
-            raise EnvironmentNotReady(f"{name} has no container", hint="the cluster is not up")
+            raise EnvironmentNotReady(
+                f"{name} has no container", hint="`brokerstorm up` starts a cluster"
+            )
         with asking(f"cannot ask for the container of {name}"):
             return self.client.containers.get(self._ids[name])
 

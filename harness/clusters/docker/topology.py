@@ -92,7 +92,7 @@ def up(
     except subprocess.TimeoutExpired:
         raise CannotCompose(
             f"the containers are not started within {_UP_S:.0f} s",
-            hint="the machine may be too busy",
+            hint="close other programs, then repeat the command",
         ) from None
     except FileNotFoundError:
         raise EnvironmentNotReady(

@@ -109,7 +109,7 @@ def package_sources() -> tuple[str, list[str]]:
     if not any(release == codename for _, release in found):
         raise EnvironmentNotReady(
             f"apt has no package source of {codename or 'this distribution'}",
-            hint="see /etc/apt, then apt-get update",
+            hint="add it below /etc/apt/sources.list.d, then run apt-get update",
         )
     lines = [
         f"deb {where} {release} {' '.join(dict.fromkeys(components))}"

@@ -104,7 +104,8 @@ class Volume:
             shutil.rmtree(before)
         except OSError as error:
             raise EnvironmentNotReady(
-                f"no volume for {self.data}: {error.strerror or error}", hint="is the disk full?"
+                f"no volume for {self.data}: {error.strerror or error}",
+                hint="free some disk space, or choose another --run-dir",
             ) from error
 
     def unmount(self) -> None:

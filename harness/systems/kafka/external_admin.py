@@ -102,7 +102,7 @@ class ExternalKafkaAdmin:
                 if settings.get(key) != wanted:
                     raise UsageError(
                         f"topic {address} was made with {key}={settings.get(key)}: it may drop messages",
-                        hint=f"the cluster must take {key}={wanted} for topics that begin so",
+                        hint=f"the cluster must permit {key}={wanted} for topics with this prefix",
                     )
 
     def delete_topics(self, names: Sequence[str]) -> None:

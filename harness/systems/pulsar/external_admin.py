@@ -97,7 +97,7 @@ class ExternalPulsarAdmin(PulsarAdmin):
             if not _holds(found.get(key), wanted):
                 raise UsageError(
                     f"namespace {name} was made with {key}={found.get(key)}: it may drop messages",
-                    hint=f"the cluster must take {key}={wanted} for a namespace of ours",
+                    hint=f"the cluster must permit {key}={wanted} for namespaces of runs",
                 )
 
     def policies_of(self, name: str) -> Policies:

@@ -130,8 +130,8 @@ class PulsarQuestions:
         except UsageError as error:
             raise EnvironmentNotReady(
                 f"{self._shown}: {error}",
-                hint="who administrates (admin_auth of the connection file, else auth) must be a superuser: "
-                "brokers tell only a superuser who owns what",
+                hint="admin_auth of the connection file (else auth) must belong to a superuser: "
+                "brokers show the owners of bundles only to superusers",
             ) from error
         except EnvironmentNotReady as error:
             tls = "TLS: " in str(error)
@@ -153,7 +153,7 @@ def lacks_of(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-_NOBODY: Final = "are the brokers up, and is admin_url of the connection file right?"
+_NOBODY: Final = "check that the brokers are up, and admin_url of the connection file"
 
 
 def _nodes(places: Iterable[Endpoint]) -> list[Node]:

@@ -369,7 +369,7 @@ def _refuse_unheeded(queue: str, config: QueueConfig, made: Document) -> None:
         if str(made.get(key)).casefold() not in [text.casefold() for text in allowed]:
             raise UsageError(
                 f"queue {queue} was made with {key}={made.get(key)}: it may drop messages",
-                hint=f"the broker must take {key}={allowed[0]} for queues that begin so",
+                hint=f"the broker must permit {key}={allowed[0]} for queues with this prefix",
             )
 
 

@@ -87,7 +87,7 @@ class _Site:
         if self.virtual_host not in names:
             raise UsageError(
                 f"bootstrap: there is no virtual host {self.virtual_host!r}",
-                hint=f"{QPID.bootstrap_form}; there is: {', '.join(names) or 'none'}",
+                hint=f"virtual hosts there: {', '.join(names) or 'none'}; bootstrap: {QPID.bootstrap_form}",
             )
         return {
             at: _Host(str(node), str(role or MASTER), str(number), str(kind))
@@ -257,7 +257,8 @@ def _ask(rest: QpidRest, at: str) -> None:
         ) from None
     except EnvironmentNotReady as error:
         raise EnvironmentNotReady(
-            str(error), hint="is it up, and admin_url (and tls) of the connection file right?"
+            str(error),
+            hint="check that the broker is up, and admin_url and tls of the connection file",
         ) from None
 
 

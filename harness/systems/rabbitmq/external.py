@@ -123,7 +123,7 @@ def _identity(connection: Connection, at: Endpoint, cookie: Secret) -> tuple[str
     except NoAnswer as error:
         raise EnvironmentNotReady(
             f"{connection.path}: admin_url: {at}: {error}",
-            hint=f"is the node up, and does it listen there for other nodes? As {RABBITMQ.admin_form}",
+            hint=f"check that the node listens there for other nodes; admin_url: {RABBITMQ.admin_form}",
         ) from None
     except CookieRefused as error:
         raise EnvironmentNotReady(
