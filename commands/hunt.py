@@ -103,8 +103,8 @@ def hunt(
 
     Each round changes faults, load or settings of a scenario that showed something new: a class of
     anomalies, an error, a line in a log, two faults at the same time. Without SCENARIO, it begins
-    with a short load without faults. What breaks a promise is played twice more and kept as a
-    scenario. The exit code is 1 if a promise was broken, 0 if none was, and 3 if no round was
+    with a short load without faults. A round that breaks a promise is played twice more and kept as
+    a scenario. The exit code is 1 if a promise was broken, 0 if none was, and 3 if no round was
     judged.
     """
     from analysis.classes import CLASSES

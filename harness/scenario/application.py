@@ -67,7 +67,7 @@ Problem = tuple[tuple[str | int, ...], str]
 
 
 class ReadySpec(Part):
-    """How to see that an instance is ready; one of the keys besides ``within``."""
+    """How to see that an instance is ready: `log`, `tcp` or `http`."""
 
     log: Text = Field("", description="a line of its stdout or stderr contains this text")
     tcp: int | None = Field(

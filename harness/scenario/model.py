@@ -65,7 +65,9 @@ def _elsewhere(attribute: str) -> str:
         name: value if isinstance(value, tuple) else (value,) for name, value in values.items()
     }
     return "; ".join(
-        f"{name}: {', '.join(f'`{one}`' for one in value)}" for name, value in shown.items()
+        f"{name}: {', '.join(f'`{one}`' for one in value)}"
+        for name, value in shown.items()
+        if value
     )
 
 
@@ -111,7 +113,7 @@ class ClusterSpec(Part):
 
 
 class TopicSpec(Part):
-    """A topic, made afresh for every run. It keeps its whole log: the audit reads all of it."""
+    """A topic, created for every run. It keeps its whole log: the audit reads all of it."""
 
     count: int = Field(
         1,
@@ -135,7 +137,7 @@ class TopicSpec(Part):
         3,
         ge=1,
         le=3,
-        description="kafka: copies of each partition, one per broker; no setting of a topic elsewhere",
+        description="kafka, nats, rabbitmq: copies of each partition or queue; not set by topic elsewhere",
     )
     config: dict[str, Option] = Field(default_factory=dict, description="native topic settings")
     share: float | None = Field(
@@ -263,20 +265,20 @@ class ProducerSpec(Part):
 
 
 class Pauses(Part):
-    """The application pauses all its partitions and resumes them, again and again while the load
+    """The application repeatedly pauses all its partitions and resumes them, while the load
     lasts."""
 
     every: Seconds = Field(
-        gt=0, description="from one pause to the next; the first begins after so long"
+        gt=0, description="from one pause to the next; the first begins after this time"
     )
     for_: Seconds = Field(alias="for", gt=0, description="until it resumes")
 
 
 class Seeks(Part):
-    """The application goes back and reads again, again and again while the load lasts."""
+    """The application repeatedly goes back and reads again, while the load lasts."""
 
     every: Seconds = Field(
-        gt=0, description="from one seek to the next; the first comes after so long"
+        gt=0, description="from one seek to the next; the first comes after this time"
     )
     back: int = Field(
         ge=1, le=1_000_000, description="messages of each partition that are read again"

@@ -52,8 +52,8 @@ def metrics_request(
     if otlp is None and prometheus is None:
         return _implied(environment)
     asked = MetricsRequest(
-        None if otlp is None else _endpoint(otlp),
-        None if prometheus is None else _address(prometheus),
+        None if otlp is None else _endpoint(otlp, "--otlp"),
+        None if prometheus is None else _address(prometheus, "--prometheus"),
     )
     if not _is_installed():
         name = "--otlp" if otlp is not None else "--prometheus"
@@ -89,10 +89,14 @@ def _implied(environment: Mapping[str, str]) -> MetricsRequest:
         )
     try:
         return MetricsRequest(
-            (_checked(whole) if whole else _endpoint(base or DEFAULT_COLLECTOR))
+            (
+                _checked(whole, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+                if whole
+                else _endpoint(base or DEFAULT_COLLECTOR, "OTEL_EXPORTER_OTLP_ENDPOINT")
+            )
             if is_pushed
             else None,
-            _address(f"{host}:{port}") if is_served else None,
+            _address(f"{host}:{port}", "OTEL_EXPORTER_PROMETHEUS_PORT") if is_served else None,
         )
     except UsageError as error:
         return MetricsRequest(
@@ -100,7 +104,7 @@ def _implied(environment: Mapping[str, str]) -> MetricsRequest:
         )
 
 
-def _checked(text: str) -> str:
+def _checked(text: str, place: str) -> str:
     try:
         url = urlsplit(text)
         is_url = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
@@ -108,23 +112,23 @@ def _checked(text: str) -> str:
         is_url = False
     if not is_url:
         raise UsageError(
-            f"--otlp: not a URL of a collector: {text!r}",
+            f"{place}: not a URL of a collector: {text!r}",
             hint=f"for example --otlp {DEFAULT_COLLECTOR}",
         )
     return text
 
 
-def _endpoint(text: str) -> str:
+def _endpoint(text: str, place: str) -> str:
     """The URL of a collector's metrics, whether its path was given or not."""
-    is_whole = urlsplit(_checked(text)).path.rstrip("/").endswith(_METRICS_PATH)
+    is_whole = urlsplit(_checked(text, place)).path.rstrip("/").endswith(_METRICS_PATH)
     return text if is_whole else f"{text.rstrip('/')}{_METRICS_PATH}"
 
 
-def _address(text: str) -> tuple[str, int]:
+def _address(text: str, place: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise UsageError(
-            f"--prometheus: not [HOST:]PORT: {text!r}",
+            f"{place}: not [HOST:]PORT: {text!r}",
             hint=f"for example --prometheus {DEFAULT_PORT}; 0 chooses a free port",
         )
     return host.strip("[]") or DEFAULT_HOST, int(port)

@@ -125,7 +125,7 @@ _OTHERWISE = "name a wheel, a distribution, or a folder without .git"
 
 
 def _moved(folder: Path, commit: str) -> str:
-    return f"{folder} is not as it was when commit {commit[:12]} with changes was asked for"
+    return f"{folder} has changed since commit {commit[:12]} with changes was chosen"
 
 
 def digest_of(root: Path, paths: Iterable[str]) -> str:

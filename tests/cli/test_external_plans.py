@@ -79,7 +79,7 @@ def plan(
             "latency",
             {"command": ACTIONS},
             "can be given only to a cluster that brokerstorm",
-            "leave those",
+            "remove these",
         ),
     ],
 )

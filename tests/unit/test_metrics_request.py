@@ -46,7 +46,7 @@ def test_options(otlp: str | None, prometheus: str | None, asked: MetricsRequest
     ],
 )
 def test_what_is_no_address(otlp: str | None, prometheus: str | None) -> None:
-    with pytest.raises(UsageError, match="is no"):
+    with pytest.raises(UsageError, match=r"--(otlp|prometheus): not "):
         metrics_request(otlp, prometheus, {})
 
 

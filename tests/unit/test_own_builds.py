@@ -116,7 +116,7 @@ def test_a_folder_without_git_is_its_content(tmp_path: Path) -> None:
     assert build(f"dir:{folder}") == first
     (folder / "code").write_text("two")
     assert build(f"dir:{folder}").key != first.key
-    with pytest.raises(WorkerError, match="not as it was"):
+    with pytest.raises(WorkerError, match="has changed since"):
         first.copy(tmp_path / "copy")
 
 
@@ -124,7 +124,7 @@ def test_changes_that_went_on_are_no_build(checkout: Path, tmp_path: Path) -> No
     (checkout / "code").write_text("two\n")
     found = build(f"dir:{checkout}")
     (checkout / "code").write_text("three\n")
-    with pytest.raises(WorkerError, match="not as it was"):
+    with pytest.raises(WorkerError, match="has changed since"):
         found.copy(tmp_path / "copy")
 
 
@@ -239,7 +239,7 @@ def test_a_distribution_is_a_version_of_the_brokers(
     (distribution / "libs" / "more.jar").touch()
     assert jars.resolve(spec.artifacts) == folder, "what was copied stays what it was"
     shutil.rmtree(folder)
-    with pytest.raises(EnvironmentNotReady, match="not as they were"):
+    with pytest.raises(EnvironmentNotReady, match="have changed since"):
         jars.resolve(spec.artifacts)
 
 
