@@ -1,13 +1,13 @@
 """Does a hunt find known bugs sooner than random seeds of `mix`?
 
 python -m bench.hunt_against_dice BUDGET [BUG ...] [--seeds N] [--results FILE] [--runs DIR]
-                                  [--searches N]
+                                  [--searches N] [--arm hunt|dice]
 
 Each bug is looked for N times in each arm, in turns, from a load without faults that holds no hint.
 An arm ends at the first round that shows the class of the bug, or when its rounds have taken BUDGET
 (e.g. 10m). Results are added to FILE, a line each, so that the searches can be made in pieces, of
-`--searches` each: what FILE has is not played again. DIR keeps the rounds; the default is a folder
-that is removed.
+`--searches` each: what FILE has is not played again; `--arm` makes the searches of one arm only.
+DIR keeps the rounds; the default is a folder that is removed.
 """
 
 from __future__ import annotations
@@ -42,11 +42,13 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 BUGS: Final[Mapping[str, tuple[str, str, str]]] = {
     "sarama-2377": ("sarama@1.37.2", "kafka", "hang"),
     "sarama-2619": ("sarama@1.43.3", "kafka", "producer-reorder"),
+    "sarama-3422": ("sarama@1.47.0", "kafka", "acked-lost"),
     "kafkajs-1050": ("kafkajs@1.16.0", "kafka", "acked-lost"),
     "kafka-python-3132": ("kafka-python@3.0.8", "kafka", "stall"),
     "kafka-python-endtxn": ("kafka-python@3.0.12", "kafka", "hang"),
     "aiokafka-1134": ("aiokafka@0.12.0", "kafka", "hang"),
     "franz-go-777": ("franz-go@1.17.0", "kafka", "hang"),
+    "franz-go-endtxn": ("franz-go@1.21.5", "kafka", "mixed-transaction"),
     "librdkafka-4736": ("confluent-kafka@2.4.0", "kafka", "client-died"),
     "nats.go-1812": ("nats.go@1.39.1", "nats", "hang"),
     "amqp091-go-nack": ("amqp091-go@1.16.0", "rabbitmq", "acked-lost"),
@@ -243,6 +245,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("hunt-against-dice.jsonl"))
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--searches", type=int, help="searches to make now; default: all")
+    parser.add_argument("--arm", choices=[name for name, _ in _ARMS], help="default: both")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the search under way is ended, too
     rows = read_jsonl(asked.results) if asked.results.exists() else []
@@ -256,7 +259,7 @@ def main() -> None:
             for seed in range(1, asked.seeds + 1)
             for bug in asked.bugs or BUGS
             for arm, search in _ARMS
-            if (bug, arm, seed) not in done
+            if asked.arm in (None, arm) and (bug, arm, seed) not in done
         ]
         for bug, seed, arm, search in left[: asked.searches]:
             one = search(bug, seed, float(asked.budget), runs)

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import faults
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
 #: A round has at most so many faults: with more, what showed it is hard to find.
 _MOST_FAULTS: Final = 6
 _RATES: Final = (100, 300, 1000, 2000, 4000, 8000)
-_PAYLOADS: Final = (60, 150, 1000, 10_000, 60_000, {"sizes": {100: "90%", 20_000: "10%"}})
+#: Half of them mix small and large messages.
+_PAYLOADS: Final = (
+    *(60, 1000, 10_000, 60_000),
+    *(
+        {"sizes": {100: f"{100 - share}%", size: f"{share}%"}}
+        for size, share in ((2000, 50), (20_000, 10), (20_000, 50), (100_000, 2))
+    ),
+)
 _PROFILES: Final = (
     None,
     {"burst": {"base": "5%", "every": 4, "lasts": 1}},
@@ -37,16 +45,15 @@ _PROFILES: Final = (
 _MOST_BYTES_PER_S: Final = 6_000_000
 _KEYS: Final = (1, 3, 20, 1000)
 _PARTITIONS: Final = (1, 2, 3, 6, 12, 32)
-_PRODUCERS: Final = (1, 2, 3)
-_CONSUMERS: Final = (1, 2, 3, 4)
-#: Numbers of changes of faults and of settings, of which one each is drawn: from a round that
-#: showed something new to the next one, and from the first scenario to a round that explores. An
-#: hour has two hundred rounds, so a round tries several things; the search for the smallest
-#: scenario separates them.
-FEW: Final = ((0, 1, 1, 2), (0, 1, 1, 2))
-MANY: Final = ((0,), (3, 4, 5))
+#: Numbers of changes of faults and of settings, of which one each is drawn, from a round that
+#: showed something new to the next one.
+_FEW: Final = (0, 1, 1, 2)
+#: Shares of all settings that a round changes if it explores, of which one is drawn: many defects
+#: need three or four settings at the same time, others the defaults. Fuzzers of compilers choose
+#: features so (A. Groce and others, Swarm Testing, ISSTA 2012).
+_SHARES_CHANGED: Final = (0.15, 0.3, 0.5)
 #: Faults are added until a round has so many, one of these numbers: many defects need two.
-_LEAST_FAULTS: Final = (2, 3, 3, 4)
+_LEAST_FAULTS: Final = (2, 3, 4, 5)
 #: A change of a client is made to each other client of its side, too, with this probability.
 _ALSO_OTHERS: Final = 0.5
 
@@ -84,6 +91,8 @@ class Changed(NamedTuple):
 
 
 _Value = TypeVar("_Value")
+#: Changes a scenario, and returns the change in words; an empty text if it does not fit.
+_Change = Callable[[Document, "_Draw"], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +122,7 @@ def changed(
     rng: random.Random,
     tried: Mapping[str, int] | None = None,
     *,
-    at_once: Sequence[Sequence[int]] = FEW,
+    explores: bool = False,
     fits: Callable[[Document], bool] = lambda data: True,
 ) -> Changed | None:
     """Return a changed copy of a scenario; None if no change fits.
@@ -121,7 +130,7 @@ def changed(
     Args:
         donors: scenarios that a fault may be taken from.
         tried: what was drawn -> for how many rounds; None = nothing was drawn yet.
-        at_once: numbers of changes of faults and of settings, to draw one each from.
+        explores: change a share of all settings; otherwise, a few settings and faults.
         fits: whether a scenario can be played; a change after which it cannot is left out.
     """
     data, words = copy.deepcopy(scenario), list[str]()
@@ -132,14 +141,14 @@ def changed(
         rng=rng,
         tried=tried or {},
     )
-    fault_counts, setting_counts = at_once
-    settings, steps = (
-        rng.choices([*changes], [*changes.values()], k=rng.choice(counts))
-        for changes, counts in (
-            (_SETTING_CHANGES, setting_counts),
-            (_FAULT_CHANGES, fault_counts),
-        )
-    )
+    settings, steps = _setting_changes(data, choices), list[_Change]()
+    if explores:
+        share = rng.choice(_SHARES_CHANGED)
+        settings = [change for change in settings if rng.random() < share]
+        rng.shuffle(settings)  # one may fit only after another one
+    else:
+        settings = rng.choices(settings, k=rng.choice(_FEW))
+        steps = rng.choices([*_FAULT_CHANGES], [*_FAULT_CHANGES.values()], k=rng.choice(_FEW))
     for change in settings:
         data = _with(change, data, draw, words, fits)
     if words:  # faults may be about clients and transactions that the scenario has only now
@@ -152,8 +161,29 @@ def changed(
     return Changed(data, words, draw.drawn) if words and data != scenario else None
 
 
+def _setting_changes(data: Document, choices: Choices) -> list[_Change]:
+    """Return one change for each setting of the load, each key of clients, and each set of
+    options."""
+    found: list[_Change] = [_change_topic, _change_lanes]
+    found += [partial(_change_load, key=key, values=values) for key, values in _LOAD.items()]
+    for side, counts in _COUNTS.items():
+        clients = {spec.get("client", "") for spec in data["load"].get(side, {}).values()}
+        if clients:
+            found.append(partial(_change_clients, side=side, key="count", values=counts))
+        for client in sorted(clients):
+            found += [
+                partial(_change_clients, side=side, key=key, values=values)
+                for key, values in sorted(choices.values.get((side, client), {}).items())
+            ]
+            found += [
+                partial(_change_options, side=side, client=client, chosen=chosen)
+                for chosen in choices.options.get((side, client), ())
+            ]
+    return found
+
+
 def _with(
-    change: Callable[[Document, _Draw], str],
+    change: _Change,
     data: Document,
     draw: _Draw,
     words: list[str],
@@ -238,12 +268,8 @@ def _step_words(step: Document) -> str:
 # ----- load and clients ---------------------------------------------------------------------------
 
 
-def _change_load(data: Document, draw: _Draw) -> str:
+def _change_load(data: Document, draw: _Draw, *, key: str, values: Sequence[Any]) -> str:
     load = data["load"]
-    drawn: tuple[str, Sequence[Any]] = draw.rng.choice(
-        (("rate", _RATES), ("payload", _PAYLOADS), ("profile", _PROFILES))
-    )
-    key, values = drawn
     value = draw.rng.choice(values)
     changed = {"rate": load.get("rate"), "payload": load.get("payload"), key: value}
     rate, size = changed["rate"], _mean_bytes(changed["payload"])
@@ -268,12 +294,6 @@ def _change_topic(data: Document, draw: _Draw) -> str:
     return _set(topic, "partitions", draw.rng.choice(_PARTITIONS), f"topics.{name}.partitions")
 
 
-def _change_count(data: Document, draw: _Draw) -> str:
-    side, name, client = draw.rng.choice(_clients(data, draw))
-    counts = _PRODUCERS if side == "producers" else _CONSUMERS
-    return _set(client, "count", draw.rng.choice(counts), f"{side}.{name}.count")
-
-
 def _change_lanes(data: Document, draw: _Draw) -> str:
     producers = data["load"].get("producers")
     if not producers:
@@ -288,33 +308,29 @@ def _change_lanes(data: Document, draw: _Draw) -> str:
     return ", ".join(filter(None, (lanes, keys)))
 
 
-def _change_client(data: Document, draw: _Draw) -> str:
-    """Set a key of producers or consumers to another value that their worker supports."""
+def _change_clients(
+    data: Document, draw: _Draw, *, side: str, key: str, values: Sequence[Any]
+) -> str:
+    """Set a key of one client or several of a side to another value."""
     words = []
-    for side, name, client in _clients(data, draw):
-        values = draw.choices.values.get((side, client.get("client", "")), {})
-        others = {
-            key: [value for value in values[key] if value != client.get(key)]
-            for key in sorted(values)
-            # A size of batches means nothing for calls of one message.
-            if key != "batch" or client.get("calls") == "batch"
-        }
-        if keys := [key for key in others if others[key]]:
-            key = draw.least_tried(side, keys)
-            value = draw.least_tried(f"{side} {key}", others[key])
+    for name, client in _clients(data, draw, side):
+        others = [value for value in values if value != client.get(key)]
+        # A size of batches means nothing for calls of one message.
+        if others and (key != "batch" or client.get("calls") == "batch"):
+            value = draw.least_tried(f"{side} {key}", others)
             words.append(_set(client, key, value, f"{side}.{name}.{key}"))
     return ", ".join(words)
 
 
-def _change_options(data: Document, draw: _Draw) -> str:
+def _change_options(
+    data: Document, draw: _Draw, *, side: str, client: str, chosen: Mapping[str, str]
+) -> str:
     """Set options of clients together, as their worker lists them."""
     words = []
-    for side, name, client in _clients(data, draw):
-        before = client.get("options", {})
-        sets = draw.choices.options.get((side, client.get("client", "")), ())
-        if others := [each for each in sets if with_options(before, each) != before]:
-            chosen = draw.least_tried(f"{side} options", others)
-            client["options"] = with_options(before, chosen)
+    for name, spec in _clients(data, draw, side):
+        before = spec.get("options", {})
+        if spec.get("client", "") == client and with_options(before, chosen) != before:
+            spec["options"] = with_options(before, chosen)
             said = ", ".join(f"{option} {value}" for option, value in chosen.items() if value)
             words.append(f"{side}.{name}.options {said}")
     return ", ".join(words)
@@ -326,20 +342,11 @@ def with_options(before: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[s
     return {name: value for name, value in changed.items() if value != "" or name not in chosen}
 
 
-def _clients(data: Document, draw: _Draw) -> list[tuple[str, str, Document]]:
-    """Return one client or several of a side: side, name and the part of the scenario."""
-    load = data["load"]
-    every = [
-        (side, name, load[side][name])
-        for side in ("producers", "consumers")
-        for name in sorted(load.get(side, {}))
-    ]
+def _clients(data: Document, draw: _Draw, side: str) -> list[tuple[str, Document]]:
+    """Return one client or several of a side: name and the part of the scenario."""
+    every = sorted(data["load"][side].items())
     first = draw.rng.choice(every)
-    return [
-        each
-        for each in every
-        if each[0] == first[0] and (each is first or draw.rng.random() < _ALSO_OTHERS)
-    ]
+    return [each for each in every if each is first or draw.rng.random() < _ALSO_OTHERS]
 
 
 def _set(part: Document, key: str, value: Any, words: str) -> str:
@@ -369,20 +376,18 @@ def _seconds(written: object) -> float:
     return float(str(parse_seconds(written)))
 
 
-_Changes = Mapping[Callable[[Document, _Draw], str], int]
-#: Each change and its weight.
-_FAULT_CHANGES: Final[_Changes] = {
+#: Keys of the load and of clients, and the values that are drawn.
+_LOAD: Final[Mapping[str, Sequence[Any]]] = {
+    "rate": _RATES,
+    "payload": _PAYLOADS,
+    "profile": _PROFILES,
+}
+_COUNTS: Final[Mapping[str, Sequence[int]]] = {"producers": (1, 2, 3), "consumers": (1, 2, 3, 4)}
+#: Each change of faults and its weight.
+_FAULT_CHANGES: Final[Mapping[_Change, int]] = {
     _add_fault: 6,
     _take_fault: 2,
     _remove_fault: 2,
     _change_fault: 4,
     _bring_together: 3,
-}
-_SETTING_CHANGES: Final[_Changes] = {
-    _change_load: 2,
-    _change_topic: 1,
-    _change_count: 1,
-    _change_lanes: 1,
-    _change_client: 4,
-    _change_options: 5,
 }

@@ -4,6 +4,7 @@ what was found, written as they come."""
 from __future__ import annotations
 
 import copy
+import json
 import random
 import shlex
 import shutil
@@ -38,7 +39,6 @@ from experiments.resolved import Resolved, RoundOptions, cluster_of, key_of, ref
 from experiments.shrink.reductions import cost, shape_of
 from experiments.shrink.search import Search, Wanted
 from experiments.shrink.targets import pinned_data, read_target
-from experiments.shrink.words import file_text
 from harness.errors import BrokerstormError, UsageError, did_you_mean
 from harness.rundir import Document, RunDir, new_run, reading, write_json
 from harness.scenario.model import ConsumerSpec, ProducerSpec
@@ -670,7 +670,7 @@ def _read(root: RunDir, data: Document) -> Scenario:
     """
     path = root.root / CANDIDATE
     path.unlink(missing_ok=True)  # it may be a link of somebody else's
-    path.write_text(file_text(data, [], {}))
+    path.write_text(json.dumps(data))  # as YAML, it would take most of the time of a check
     return read_scenario(str(path))
 
 

@@ -18,7 +18,7 @@ from itertools import count
 from typing import Final
 
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy
-from experiments.hunt.changes import FEW, MANY, Choices, changed
+from experiments.hunt.changes import Choices, changed
 from experiments.hunt.conduct import STRANGE
 from experiments.hunt.corpus import CorpusEntry, name_of
 from experiments.hunt.features import ERROR, LOG, features_of
@@ -384,13 +384,13 @@ class Hunt:
         """Return a changed entry that can be played and was not played before; None = none was
         found.
 
-        About half of the rounds explore: they have many changes of the first scenario, so that
-        within tens of rounds most pairs of faults and settings were together in one.
+        About half of the rounds explore: they change many settings of the first scenario at once,
+        so that within tens of rounds most pairs of faults and settings were together in one.
         """
         rng = random.Random(f"{self.seed}:{number}")
         donors = [each.scenario for each in self.entries]
         seed = self.seed + number
-        for draw in range(_DRAWS):
+        for _ in range(_DRAWS):
             explores = rng.random() < _EXPLORES
             at = rng.choices(range(len(self.entries)), [*map(self._energy, self.entries)])[0]
             at = 0 if explores else at
@@ -401,15 +401,12 @@ class Hunt:
                 self.choices,
                 rng,
                 self._tried,
-                at_once=MANY if explores else FEW,
-                # Checks take time, and most draws fit as they are.
-                fits=partial(self._fits, seed) if draw else lambda data: True,
+                explores=explores,
+                fits=partial(self._fits, seed),
             )
             if found is None or (name := name_of(found.scenario)) in self._keys:
                 continue
             self._keys.add(name)
-            if not self._fits(seed, found.scenario):
-                continue
             self._tried.update(found.drawn)
             self.entries[at] = replace(parent, chosen=parent.chosen + 1)
             return CorpusEntry(

@@ -18,7 +18,7 @@ from analysis.findings import Status
 from analysis.report.documents import read_result
 from cli import main
 from experiments.experiment import RoundRequest
-from experiments.hunt.changes import MANY, Choices, changed
+from experiments.hunt.changes import Choices, changed
 from experiments.hunt.conduct import strange_conduct
 from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, write_entry
 from experiments.hunt.discoveries import found_file, known_bugs, smallest_file, write_found
@@ -449,7 +449,7 @@ def test_requests_of_transactions_are_drawn_if_there_are_some() -> None:
 
     choices = replace(CHOICES, kinds=["answer-drop"], inventory=inventory)
     found = [
-        changed(SCENARIO, [], choices, random.Random(seed), at_once=MANY) for seed in range(150)
+        changed(SCENARIO, [], choices, random.Random(seed), explores=True) for seed in range(150)
     ]
     drawn = {
         ("transactions" in each.scenario["load"]["producers"]["app"], name)
@@ -492,7 +492,7 @@ def test_a_change_that_cannot_be_planned_is_left_out_and_the_others_stay() -> No
         return "transactions" not in data["load"]["producers"]["app"]
 
     found = [
-        changed(SCENARIO, [], CHOICES, random.Random(seed), at_once=MANY, fits=fits)
+        changed(SCENARIO, [], CHOICES, random.Random(seed), explores=True, fits=fits)
         for seed in range(50)
     ]
     assert all(each and fits(each.scenario) for each in found)
