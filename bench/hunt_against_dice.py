@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
@@ -32,10 +33,15 @@ import faults
 from analysis.classes import CLASSES
 from experiments.hunt.changes import load_seconds
 from experiments.plans import read_scenario, resolve_scenario
-from experiments.resolved import RoundOptions
+from experiments.resolved import RoundOptions, cluster_of, refuse_impossible
 from harness.durations import parse_seconds
 from harness.errors import BrokerstormError
 from harness.rundir import append_jsonl, read_json, read_jsonl
+
+if TYPE_CHECKING:
+    from faults.kit.params import Inventory
+    from faults.schedule.timeline import Timeline
+    from harness.contracts.plan import FaultStep
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: Bug -> the affected client, its system, and the class that it shows.
@@ -60,6 +66,8 @@ BUGS: Final[Mapping[str, tuple[str, str, str]]] = {
 #: Seconds from one fault of a mix to the next, and until the first one.
 _EVERY_S, _FROM_S = 3, 1
 _POLL_S: Final = 1.0
+#: Steps of a kind of fault that are drawn until one is possible.
+_STEPS: Final = 5
 #: A budget with which a hunt plays one round.
 _ONE_ROUND_S: Final = 20.0
 #: No round is shorter.
@@ -131,25 +139,47 @@ def _asked(bug: str, runs: Path) -> dict[str, Any] | None:
 
 def _dice(data: Mapping[str, Any], kinds: Sequence[str], seed: int, path: Path) -> dict[str, Any]:
     """The load that a hunt begins with, and a mix of its kinds of fault."""
-    path.write_text(yaml.safe_dump(dict(data)))
-    resolved = resolve_scenario(read_scenario(str(path)), RoundOptions(), seed=seed, rounds=1)
-    inventory = resolved.timelines[0].inventory
-    steps = []
-    for kind in kinds:
-        rng, length_s = random.Random(f"{seed} {kind}"), load_seconds(dict(data))
-        step = {**faults.draw_step(kind, inventory, rng, length_s)}
-        step.pop("at", None)
-        made = _mix([step])
-        try:
-            faults.compile([made], inventory, seed=seed, load_s=length_s)
-        except BrokerstormError:
-            continue
-        steps.append(step)
+    inventory = _planned(data, seed, path).inventory
+    steps = [
+        step
+        for kind in kinds
+        if (step := _possible_step(kind, inventory, data, seed, path)) is not None
+    ]
     return {**data, "faults": [_mix(steps)]}
 
 
-def _mix(steps: list[Any]) -> dict[str, Any]:
-    return {"mix": {"of": steps, "every": _EVERY_S, "from": _FROM_S, "jitter": _EVERY_S / 2}}
+def _possible_step(
+    kind: str, inventory: Inventory, data: Mapping[str, Any], seed: int, path: Path
+) -> FaultStep | None:
+    """The first of a few steps of a kind that this cluster can have in a mix; None if it can have
+    none of them."""
+    rng = random.Random(f"{seed} {kind}")
+    for _ in range(_STEPS):
+        step = {**faults.draw_step(kind, inventory, rng, load_seconds(dict(data)))}
+        step.pop("at", None)
+        try:
+            _planned({**data, "faults": [_mix([step])]}, seed, path)
+        except BrokerstormError:
+            continue
+        return step
+    return None
+
+
+def _planned(data: Mapping[str, Any], seed: int, path: Path) -> Timeline:
+    """The faults of a scenario.
+
+    Raises:
+        BrokerstormError: its cluster cannot have them.
+    """
+    path.write_text(yaml.safe_dump(dict(data)))
+    resolved = resolve_scenario(read_scenario(str(path)), RoundOptions(), seed=seed, rounds=1)
+    (plan,), (timeline,) = resolved.plans, resolved.timelines
+    refuse_impossible(timeline, cluster_of(plan), resolved.checked_runtime, plan.broker_config)
+    return timeline
+
+
+def _mix(steps: Sequence[FaultStep]) -> dict[str, Any]:
+    return {"mix": {"of": [*steps], "every": _EVERY_S, "from": _FROM_S, "jitter": _EVERY_S / 2}}
 
 
 def _played(
@@ -174,6 +204,8 @@ def _played(
         process.wait()
     hit = _first_hit(bug, folder)
     rows = _rounds(folder)
+    if not rows:
+        raise SystemExit(f"{bug}: no round was played; see {shlex.join(command)}")
     return BugSearch(
         bug=bug,
         arm=arm,

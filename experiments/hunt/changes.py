@@ -51,11 +51,11 @@ _FEW: Final = (0, 1, 1, 2)
 #: Shares of all settings that a round changes if it explores, of which one is drawn: many defects
 #: need three or four settings at the same time, others the defaults. Fuzzers of compilers choose
 #: features so (A. Groce and others, Swarm Testing, ISSTA 2012).
-_SHARES_CHANGED: Final = (0.15, 0.3, 0.5)
+_SHARES_CHANGED: Final = (0.2, 0.4, 0.6)
 #: Faults are added until a round has so many, one of these numbers: many defects need two.
 _LEAST_FAULTS: Final = (2, 3, 4, 5)
-#: A change of a client is made to each other client of its side, too, with this probability.
-_ALSO_OTHERS: Final = 0.5
+#: A change is drawn so often until it fits.
+_TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,13 +141,13 @@ def changed(
         rng=rng,
         tried=tried or {},
     )
-    settings, steps = _setting_changes(data, choices), list[_Change]()
+    weights, steps = _setting_changes(data, choices), list[_Change]()
     if explores:
         share = rng.choice(_SHARES_CHANGED)
-        settings = [change for change in settings if rng.random() < share]
+        settings = [change for change in weights if rng.random() < share]
         rng.shuffle(settings)  # one may fit only after another one
     else:
-        settings = rng.choices(settings, k=rng.choice(_FEW))
+        settings = rng.choices([*weights], [*weights.values()], k=rng.choice(_FEW))
         steps = rng.choices([*_FAULT_CHANGES], [*_FAULT_CHANGES.values()], k=rng.choice(_FEW))
     for change in settings:
         data = _with(change, data, draw, words, fits)
@@ -161,24 +161,25 @@ def changed(
     return Changed(data, words, draw.drawn) if words and data != scenario else None
 
 
-def _setting_changes(data: Document, choices: Choices) -> list[_Change]:
-    """Return one change for each setting of the load, each key of clients, and each set of
-    options."""
-    found: list[_Change] = [_change_topic, _change_lanes]
-    found += [partial(_change_load, key=key, values=values) for key, values in _LOAD.items()]
+def _setting_changes(data: Document, choices: Choices) -> Mapping[_Change, float]:
+    """Return one change for each setting of the load, each key of each client, and each set of
+    options of a client, with its weight: several clients of a side weigh as much as one."""
+    found: dict[_Change, float] = {_change_topic: 1.0, _change_lanes: 1.0}
+    for key, values in _LOAD.items():
+        found[partial(_change_load, key=key, values=values)] = 1.0
     for side, counts in _COUNTS.items():
-        clients = {spec.get("client", "") for spec in data["load"].get(side, {}).values()}
-        if clients:
-            found.append(partial(_change_clients, side=side, key="count", values=counts))
-        for client in sorted(clients):
-            found += [
-                partial(_change_clients, side=side, key=key, values=values)
-                for key, values in sorted(choices.values.get((side, client), {}).items())
+        clients = data["load"].get(side, {})
+        for name, spec in clients.items():
+            client = side, spec.get("client", "")
+            changes: list[_Change] = [
+                partial(_change_client, side=side, name=name, key=key, values=values)
+                for key, values in {"count": counts, **choices.values.get(client, {})}.items()
             ]
-            found += [
-                partial(_change_options, side=side, client=client, chosen=chosen)
-                for chosen in choices.options.get((side, client), ())
+            changes += [
+                partial(_change_options, side=side, name=name, chosen=chosen)
+                for chosen in choices.options.get(client, ())
             ]
+            found |= dict.fromkeys(changes, 1 / len(clients))
     return found
 
 
@@ -191,11 +192,12 @@ def _with(
 ) -> Document:
     """Return a scenario with one more change, and add the change in words; the scenario itself if
     the change does not fit."""
-    candidate = copy.deepcopy(data)
-    if not (said := change(candidate, draw)) or not fits(candidate):
-        return data
-    words.append(said)
-    return candidate
+    for _ in range(_TRIES):
+        candidate = copy.deepcopy(data)
+        if (said := change(candidate, draw)) and fits(candidate):
+            words.append(said)
+            return candidate
+    return data
 
 
 # ----- faults -------------------------------------------------------------------------------------
@@ -308,45 +310,36 @@ def _change_lanes(data: Document, draw: _Draw) -> str:
     return ", ".join(filter(None, (lanes, keys)))
 
 
-def _change_clients(
-    data: Document, draw: _Draw, *, side: str, key: str, values: Sequence[Any]
+def _change_client(
+    data: Document, draw: _Draw, *, side: str, name: str, key: str, values: Sequence[Any]
 ) -> str:
-    """Set a key of one client or several of a side to another value."""
-    words = []
-    for name, client in _clients(data, draw, side):
-        others = [value for value in values if value != client.get(key)]
-        # A size of batches means nothing for calls of one message.
-        if others and (key != "batch" or client.get("calls") == "batch"):
-            value = draw.least_tried(f"{side} {key}", others)
-            words.append(_set(client, key, value, f"{side}.{name}.{key}"))
-    return ", ".join(words)
+    """Set a key of a client to another value."""
+    client = data["load"][side][name]
+    others = [value for value in values if value != client.get(key)]
+    # A size of batches means nothing for calls of one message.
+    if not others or (key == "batch" and client.get("calls") != "batch"):
+        return ""
+    value = draw.least_tried(f"{side} {key}", others)
+    return _set(client, key, value, f"{side}.{name}.{key}")
 
 
 def _change_options(
-    data: Document, draw: _Draw, *, side: str, client: str, chosen: Mapping[str, str]
+    data: Document, draw: _Draw, *, side: str, name: str, chosen: Mapping[str, str]
 ) -> str:
-    """Set options of clients together, as their worker lists them."""
-    words = []
-    for name, spec in _clients(data, draw, side):
-        before = spec.get("options", {})
-        if spec.get("client", "") == client and with_options(before, chosen) != before:
-            spec["options"] = with_options(before, chosen)
-            said = ", ".join(f"{option} {value}" for option, value in chosen.items() if value)
-            words.append(f"{side}.{name}.options {said}")
-    return ", ".join(words)
+    """Set options of a client together, as its worker lists them."""
+    client = data["load"][side][name]
+    before = client.get("options", {})
+    client["options"] = with_options(before, chosen)
+    if client["options"] == before:
+        return ""
+    words = ", ".join(f"{option} {value}" for option, value in chosen.items() if value)
+    return f"{side}.{name}.options {words}"
 
 
 def with_options(before: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
     """Return options of a client with a set of others; an empty text removes an option."""
     changed = {**before, **chosen}
     return {name: value for name, value in changed.items() if value != "" or name not in chosen}
-
-
-def _clients(data: Document, draw: _Draw, side: str) -> list[tuple[str, Document]]:
-    """Return one client or several of a side: name and the part of the scenario."""
-    every = sorted(data["load"][side].items())
-    first = draw.rng.choice(every)
-    return [each for each in every if each is first or draw.rng.random() < _ALSO_OTHERS]
 
 
 def _set(part: Document, key: str, value: Any, words: str) -> str:
