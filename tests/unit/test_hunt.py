@@ -23,7 +23,7 @@ from experiments.hunt.conduct import strange_conduct
 from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, write_entry
 from experiments.hunt.discoveries import found_file, known_bugs, smallest_file, write_found
 from experiments.hunt.features import features_of, masked, power_of_two
-from experiments.hunt.hunting import HuntRequest, _most_rounds, _prepared, _remove_capture
+from experiments.hunt.hunting import HuntRequest, _most_rounds, _prepared, _read, _remove_capture
 from experiments.hunt.search import REPEATS, Discovery, Hunt
 from experiments.judging import RoundOutcome, judge_run
 from experiments.plans import read_scenario
@@ -499,6 +499,63 @@ def test_a_change_that_cannot_be_planned_is_left_out_and_the_others_stay() -> No
     drawn = {name for each in found if each for name in each.drawn}
     assert any("transactions" in name for name in drawn)
     assert all(each and len(each.words) > 1 for each in found)
+
+
+def test_a_round_that_explores_has_settings_that_a_defect_needs_together() -> None:
+    """Three settings of one client: a round in fifty has them, and others keep the defaults."""
+    values = {
+        ("producers", "confluent-kafka"): {
+            **{f"key-{number}": [None, 1] for number in range(8)},
+            "threads": [None, 3, 16],
+        }
+    }
+    options = {("producers", "confluent-kafka"): [{f"option-{n}": "1"} for n in range(10)]}
+    choices = replace(CHOICES, values=values, options=options)
+    loads = [
+        found.scenario["load"]
+        for seed in range(300)
+        if (found := changed(SCENARIO, [], choices, random.Random(seed), explores=True))
+    ]
+    wanted = [
+        load
+        for load in loads
+        if load["producers"]["app"].get("threads")
+        and "option-3" in load["producers"]["app"].get("options", {})
+        and isinstance(load.get("payload"), dict)
+    ]
+    assert len(wanted) >= len(loads) / 50
+    sizes = {len(load["producers"]["app"].get("options", {})) for load in loads}
+    assert {1, 2, 5, 6} <= sizes
+
+
+def test_a_value_that_one_client_cannot_have_is_left_out_for_this_client_alone() -> None:
+    first = copy.deepcopy(SCENARIO)
+    producers = first["load"]["producers"]
+    producers["web"] = {**producers["app"]}
+    values = {("producers", "confluent-kafka"): {"threads": [None, 3]}}
+
+    def threads(data: Data) -> tuple[Any, Any]:
+        clients = data["load"]["producers"]
+        return clients["app"].get("threads"), clients["web"].get("threads")
+
+    found = [
+        changed(
+            first,
+            [],
+            replace(CHOICES, values=values),
+            random.Random(seed),
+            explores=True,
+            fits=lambda data: threads(data)[1] is None,
+        )
+        for seed in range(60)
+    ]
+    assert {threads(each.scenario) for each in found if each} == {(None, None), (3, None)}
+
+
+def test_sizes_of_messages_are_checked_as_they_were_drawn(tmp_path: Path) -> None:
+    data = pinned(read(SCENARIO, tmp_path))
+    data["load"]["payload"] = {"sizes": {100: "90%", 20_000: "10%"}}
+    assert _read(RunDir(tmp_path), data).load.payload == {"sizes": {100: "90%", 20_000: "10%"}}
 
 
 def test_options_of_a_set_are_set_together_and_others_stay() -> None:
