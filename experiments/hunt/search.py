@@ -26,7 +26,7 @@ from experiments.judging import RoundOutcome
 from experiments.shrink.search import Search
 from experiments.shrink.words import file_text
 from harness.contracts.plan import Plan
-from harness.errors import BrokerstormError, EnvironmentNotReady, Exit, UsageError
+from harness.errors import BrokerstormError, EnvironmentNotReady, Exit, UsageError, WorkerError
 from harness.rundir import Document
 
 #: Instead of a reference client: what is found is played with no other client.
@@ -330,7 +330,8 @@ class Hunt:
             command=self.repeat(self._next_name, entry.seed),
             scenario=partial(file_text, entry.scenario, [], {}),
             expected_s=self._round_s,
-            tolerates=(EnvironmentNotReady,),
+            # A client may refuse options that no check knows to contradict each other.
+            tolerates=(EnvironmentNotReady, WorkerError),
             features=features_of,
             told=partial(self._said, entry, of_hunt),
         )

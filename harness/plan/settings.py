@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.contracts.plan import ConsumerPromise
+from harness.errors import ScenarioError
 from harness.plan.promise import (
     ClientSettings,
     Consuming,
@@ -67,15 +68,26 @@ def transactional(client: str, options: Options, folders: Sequence[str] = ()) ->
 
     Where the client holds its other defaults against that, they are changed too, as its users have
     to.
+
+    Raises:
+        ScenarioError: an option says that the producer is not idempotent: most clients refuse to
+            start.
     """
     worker = load_worker(client, folders)
     options = {**worker.transactional, **options}
     facts = getattr(worker.promises, "idempotence", None)
     if not facts or not facts.options:
         return dict(options)
+    name = facts.options[0]
+    needed, refused = ("false", "true") if facts.inverse else ("true", "false")
+    if options.get(name, "").lower() == refused:
+        raise ScenarioError(
+            f"{name}: must be {needed} with transactions, got {options[name]}",
+            hint=f"remove {name}: transactions make the producer idempotent",
+        )
     if facts.checks_defaults:
         return {**worker.contract.durable, **options}
-    return {facts.options[0]: "false" if facts.inverse else "true", **options}
+    return {name: needed, **options}
 
 
 def consumer_promise(consuming: Consuming) -> ConsumerPromise:

@@ -32,7 +32,7 @@ from experiments.shrink.reductions import pinned, shape_of
 from experiments.shrink.search import Search, Wanted
 from experiments.shrink.words import file_text
 from harness.contracts.rows import Manifest, MetricRow, WorkerRow
-from harness.errors import UsageError
+from harness.errors import UsageError, WorkerError
 from harness.rundir import RunDir, write_jsonl
 from harness.scenario.file import variants
 from harness.scenario.model import Scenario
@@ -168,6 +168,19 @@ def test_a_small_round_is_judged_without_spark_and_its_page_is_not_drawn(tmp_pat
     result = judge_run(settings(tmp_path), run, no_spark, brief=True)
     assert (read_result(run), result.reasons) == (result, judge_here(run).reasons)
     assert not run.report.exists()
+
+
+def test_a_hunt_continues_when_a_client_refuses_its_options() -> None:
+    asked: list[RoundRequest] = []
+
+    def play(request: RoundRequest) -> RoundOutcome:
+        asked.append(request)
+        return replace(judged(passing()), name=request.name, duration_s=1.0)
+
+    hunting = Hunt(first=SCENARIO, seed=7, plan=any_plan, choices=CHOICES, rounds_at_most=3)
+    answered(hunting.rounds(), play)
+    assert len(asked) == 3
+    assert all(WorkerError in request.tolerates for request in asked)
 
 
 def test_words_of_somebody_else_stay_in_a_comment() -> None:

@@ -127,6 +127,21 @@ def test_a_producer_in_transactions_is_idempotent_whatever_its_defaults_are(clie
     assert (made.delivery, made.order, made.dedup) == ("durable", True, True)
 
 
+@pytest.mark.parametrize(
+    ("client", "option", "refused"),
+    [
+        ("kafka-python", "enable_idempotence", "false"),
+        ("franz-go", "DisableIdempotentWrite", "true"),
+        ("sarama", "Producer.Idempotent", "false"),
+    ],
+)
+def test_transactions_of_a_producer_that_is_not_idempotent_are_refused(
+    client: str, option: str, refused: str
+) -> None:
+    with pytest.raises(ScenarioError, match=f"{option}: must be .* with transactions"):
+        transactional(client, {option: refused})
+
+
 def test_because_names_the_setting_and_where_it_comes_from() -> None:
     assert promise("confluent-kafka", {"acks": "1"}).because["delivery"] == "acks=1"
     made = promise("confluent-kafka", {"acks": "-1"}).because
