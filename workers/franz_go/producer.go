@@ -157,7 +157,7 @@ func (p *producer) Send(messages []*kit.Message) {
 	}
 	if p.sync {
 		messages[0].Blocking(func() {
-			for i, result := range client.ProduceSync(context.Background(), made...) {
+			for i, result := range inOrderOf(made, client.ProduceSync(context.Background(), made...)) {
 				p.answered(own, messages[i], result.Record, result.Err)
 			}
 		})
@@ -177,6 +177,20 @@ func (p *producer) Send(messages []*kit.Message) {
 	default:
 		client.Produce(context.Background(), record, promise)
 	}
+}
+
+// inOrderOf returns results in the order of the records of the call. ProduceSync has them in the order in which they
+// ended: the result of a record for a slow broker comes last.
+func inOrderOf(records []*kgo.Record, results kgo.ProduceResults) kgo.ProduceResults {
+	at := make(map[*kgo.Record]int, len(records))
+	for i, record := range records {
+		at[record] = i
+	}
+	ordered := make(kgo.ProduceResults, len(records))
+	for _, result := range results {
+		ordered[at[result.Record]] = result
+	}
+	return ordered
 }
 
 // isFull: the client will hold the caller, unless room is made this very moment.
