@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -248,25 +248,63 @@ def _newest(folder: Path) -> Path:
     return found[-1] if found else folder
 
 
+def results(path: Path) -> list[BugSearch]:
+    """Return the searches in a file of results; none if there is no file."""
+    return [BugSearch(**row) for row in read_jsonl(path)] if path.exists() else []
+
+
+_WAYS: Final = {"hunt": "the hunt", "dice": "random faults"}
 _ARMS: Final[Sequence[tuple[str, Callable[[str, int, float, Path], BugSearch]]]] = (
     ("hunt", hunted),
     ("dice", diced),
 )
 
 
-def _table(found: Sequence[BugSearch]) -> Iterator[str]:
-    """Rows of Markdown: for each bug and arm, how often it was found and the median."""
-    yield "| bug | arm | found | rounds, median | seconds, median | other classes, in how many |"
-    yield "|---|---|---|---|---|---|"
+def table(found: Sequence[BugSearch]) -> list[str]:
+    """Return the results in lines of Markdown, as the page about hunts has them: how often each bug
+    was found in each way, the medians, and which way found more."""
+    lines = [
+        "| bug | way | found | rounds, median | seconds, median | other classes, in how many |"
+    ]
+    lines.append("|---|---|---|---|---|---|")
+    first: dict[str, dict[str, float]] = {}
     for bug in dict.fromkeys(each.bug for each in found):
         for arm, _ in _ARMS:
             own = [each for each in found if (each.bug, each.arm) == (bug, arm)]
-            hits = [(each.hit_round, each.hit_s) for each in own if each.hit_s is not None]
-            rounds = f"{median(n for n, _ in hits if n is not None):g}" if hits else "-"
-            seconds = f"{median(s for _, s in hits if s is not None):.0f}" if hits else "-"
+            hits = [each for each in own if each.hit_s is not None]
+            played = [each.hit_round or each.rounds for each in hits or own]
+            took = [each.hit_s or each.spent_s for each in hits or own]
+            if hits:
+                first.setdefault(bug, {})[arm] = median(played)
             others = Counter(cls for each in own for cls in each.classes if cls != BUGS[bug][2])
-            more = ", ".join(f"{cls} {n}" for cls, n in others.items()) or "-"
-            yield f"| {bug} | {arm} | {len(hits)} of {len(own)} | {rounds} | {seconds} | {more} |"
+            more = ", ".join(f"*{cls}* {n}" for cls, n in others.items()) or "none"
+            spent = f"{median(played):g} | {median(took):.0f}" if own else "- | -"
+            share = f"{len(hits)} of {len(own)}"
+            lines.append(f"| `{bug}` | {_WAYS[arm]} | {share} | {spent} | {more} |")
+    tried = Counter(bug for bug, _ in {(each.bug, each.arm) for each in found})
+    both = {bug for bug, ways in tried.items() if ways == len(_ARMS)}
+    return [*lines, "", *_summary({bug: first.get(bug, {}) for bug in both})]
+
+
+def _summary(first: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Lines that compare the two ways.
+
+    Args:
+        first: bug -> way -> the round of its first hit, where it was found.
+    """
+    ratios = [each["hunt"] / each["dice"] for each in first.values() if len(each) == len(_ARMS)]
+    if ratios:
+        yield (
+            f"- Bugs that were found in both ways: {len(ratios)}. The hunt needed "
+            f"{median(ratios):.2g} times the rounds in the median."
+        )
+    for arm, way in _WAYS.items():
+        yield f"- Only {way} found: {_names(bug for bug, each in first.items() if [*each] == [arm])}."
+    yield f"- Neither way found: {_names(bug for bug, each in first.items() if not each)}."
+
+
+def _names(bugs: Iterable[str]) -> str:
+    return ", ".join(f"`{bug}`" for bug in sorted(bugs)) or "none"
 
 
 def main() -> None:
@@ -280,8 +318,7 @@ def main() -> None:
     parser.add_argument("--arm", choices=[name for name, _ in _ARMS], help="default: both")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the search under way is ended, too
-    rows = read_jsonl(asked.results) if asked.results.exists() else []
-    found = [BugSearch(**row) for row in rows]
+    found = results(asked.results)
     done = {(each.bug, each.arm, each.seed) for each in found}
     with tempfile.TemporaryDirectory(prefix="brokerstorm-hunts-") as temporary:
         runs = asked.runs or Path(temporary)
@@ -298,7 +335,7 @@ def main() -> None:
             print(f"{bug} seed {seed} {arm}: {one.text}", file=sys.stderr)
             append_jsonl(asked.results, asdict(one), sync=True)
             found.append(one)
-    print("\n".join(_table(found)))
+    print("\n".join(table(found)))
 
 
 if __name__ == "__main__":

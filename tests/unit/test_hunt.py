@@ -16,6 +16,7 @@ import yaml
 import faults
 from analysis.findings import Status
 from analysis.report.documents import read_result
+from bench.hunt_against_dice import ROOT, results, table
 from cli import main
 from experiments.experiment import RoundRequest
 from experiments.hunt.changes import Choices, changed
@@ -813,3 +814,12 @@ def test_what_cannot_be_hunted_is_refused(
     assert main(["--run-dir", str(tmp_path), "hunt", *words]) == 2
     assert text in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+# ----- against random faults ----------------------------------------------------------------------
+
+
+def test_the_page_has_the_results_of_the_comparison_with_random_faults() -> None:
+    found = results(ROOT / "bench" / "hunt_against_dice.jsonl")
+    page = (ROOT / "docs" / "howto" / "hunt.md").read_text()
+    assert "\n".join(table(found)) in page
