@@ -70,7 +70,10 @@ def answers_page() -> str:
             lines += ["", f"### {request}: {error}", "", *_table(error, list(rows))]
     others = sorted((each for each in every if each.system != "kafka"), key=_system_and_role)
     for system, of_system in groupby(others, key=lambda each: each.system):
-        lines += ["", f"## {_SYSTEMS[system]}", "", *paragraph(_ONE_BY_ONE)]
+        of_system = list(of_system)
+        days = " and ".join(sorted({f"{each.day}" for each in of_system}))
+        text = f"{_ONE_BY_ONE} Measured on {days}."
+        lines += ["", f"## {_SYSTEMS[system]}", "", *paragraph(text)]
         for role, rows in groupby(of_system, key=lambda each: each.role):
             lines += ["", f"### {_SYSTEMS[system]}: {role}s", ""]
             lines += _rows(list(rows), ("request", "error"))
@@ -192,19 +195,21 @@ def _rows(rows: list[ClientAnswer], about: tuple[str, ...] = ()) -> list[str]:
     if rows[0].role == "consumer":
         names = ("skipped", "again")
     said = "acknowledged" if rows[0].role == "producer" else "delivered"
-    if about:  # a page is 120 columns wide
+    if about:  # a page is 120 columns wide, and the text above has the days
         said = "acked" if rows[0].role == "producer" else "given"
-    head = [*about, "client", "version", said, *names, "hung", "back", "broke", "measured"]
+    head = [*about, "client", "version", said, *names, "hung", "back", "broke"]
     lines = [
-        f"| {' | '.join(head)} |",
-        f"|{'---|' * (len(about) + 2)}{'---:|' * (len(names) + 3)}---|---|",
+        f"| {' | '.join(head if about else [*head, 'measured'])} |",
+        f"|{'---|' * (len(about) + 2)}{'---:|' * (len(names) + 3)}---|{'' if about else '---|'}",
     ]
     for each in rows:
         back = "died" if each.died else "never" if each.back_s is None else f"{each.back_s:.1f} s"
         figures = [f"{getattr(each, name) or ''}" for name in (*names, "hung")]
         who = [*(getattr(each, name) for name in about), each.client, each.version]
         broke = "?" if each.broke is None else ", ".join(each.broke)
-        cells = [*who, f"{each.messages:,}", *figures, back, broke, f"{each.day}"]
+        cells = [*who, f"{each.messages:,}", *figures, back, broke]
+        if not about:
+            cells.append(f"{each.day}")
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
