@@ -134,12 +134,13 @@ def _of_fault(run: Path, system: str, error: _FalseError) -> Iterator[ClientAnsw
     role = "producer" if error.request in OF_PRODUCERS else "consumer"
     clients = _clients_of_topics(read_json(run / "plan.json"))
     counts, broke, died = _findings(result, clients, role, error)
-    versions = {each["client"]: each["client_version"] for each in manifest["workers"]}
+    versions: dict[str, str] = {}
     numbers: dict[str, list[int]] = {}
     for worker in manifest["workers"]:
         if worker["role"] == role:
             key = "instance" if role == "producer" else "session"
             numbers.setdefault(worker["client"], []).append(worker[key])
+            versions[worker["client"]] = worker["client_version"]
     read = _sends if role == "producer" else _deliveries
     for client, own in sorted(numbers.items()):
         why, died_s = died.get((client, role), ("", math.inf))

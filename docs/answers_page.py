@@ -106,7 +106,7 @@ def _gave_up(found: Iterable[ClientAnswer]) -> list[str]:
     return [*lines, *(line for text in _CAUSES.values() for line in ("", *paragraph(text)))]
 
 
-#: Client, request and error (empty: every error) -> the mark of its cause.
+#: Client (empty: every client), request and error (empty: every error) -> the mark of its cause.
 _WHY: Final = {
     ("aiokafka", "Produce", ""): "1",
     ("kafka-python", "Produce", ""): "2",
@@ -119,6 +119,12 @@ _WHY: Final = {
     ("franz-go", "Heartbeat", "FENCED_INSTANCE_ID"): "5",
     ("kafka-clients", "Heartbeat", "FENCED_INSTANCE_ID"): "5",
     ("kafkajs", "Heartbeat", "FENCED_INSTANCE_ID"): "5",
+    ("", "InitProducerId", "CLUSTER_AUTHORIZATION_FAILED"): "8",
+    ("", "AddPartitionsToTxn", "INVALID_TXN_STATE"): "8",
+    ("", "AddPartitionsToTxn", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"): "8",
+    ("", "EndTxn", "INVALID_PRODUCER_EPOCH"): "8",
+    ("pulsar-client-go", "SEND", "TopicTerminatedError"): "9",
+    ("pulsar-client-java", "SEND", "TopicTerminatedError"): "10",
 }
 _CAUSES: Final = {
     "1": (
@@ -151,12 +157,24 @@ _CAUSES: Final = {
         "mistakes some of them for repeats, and acknowledges them without storing them "
         "([sarama#3422](https://github.com/IBM/sarama/pull/3422), fixed in v1.48.0)."
     ),
+    "8": (
+        "8: After this error an application has to close its producer and create another one "
+        "(KIP-1050). aiokafka raises AssertionError if the application aborts the transaction first."
+    ),
+    "9": (
+        "9: The connection forgets the producer and does not tell it "
+        "([pulsar-client-go#587](https://github.com/apache/pulsar-client-go/issues/587))."
+    ),
+    "10": "10: The producer ends, and every call gets this error: a terminated topic stays so.",
 }
 
 
 def _why(each: ClientAnswer) -> str:
-    about = each.client, each.request
-    return _WHY.get((*about, each.error)) or _WHY.get((*about, ""), "")
+    about = each.request, each.error
+    for key in ((each.client, *about), (each.client, each.request, ""), ("", *about)):
+        if key in _WHY:
+            return _WHY[key]
+    return ""
 
 
 def _waits_for_members(each: ClientAnswer) -> bool:
