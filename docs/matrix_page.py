@@ -94,6 +94,8 @@ def _can(
     # A replica can move elsewhere, and partitions can be added.
     topics = [TopicSettings("orders", SYSTEMS[system].partitions, 2, grows_to=99)]
     needs = frozenset(kind.needs)
+    clients = {"producer-shop": "producer", "consumer-shop": "consumer"}
+    applications = ["billing"] if SYSTEMS[system].runs_applications else []
     try:
         cluster = describe_cluster(
             system, topology=topology, runtime=runtime, needs=needs, secure=secure
@@ -102,7 +104,11 @@ def _can(
         inventory = faults.inventory_of(
             topics=topics,
             nodes=nodes,
-            output_endpoints=["billing"] if SYSTEMS[system].runs_applications else [],
+            client_roles={
+                **clients,
+                **{f"application-{name}-1": "application" for name in applications},
+            },
+            output_endpoints=applications,
             system=system,
         )
         timeline = faults.compile([step], inventory, seed=1, load_s=60)
@@ -131,8 +137,11 @@ def _required(system: str, kind: FaultKind[Any]) -> dict[str, Any]:
     if "says" in fields:
         says = next(iter(about.closings), "")
         return {"requests": list(about.closing_kinds)[:1] or requests, "says": says}
+    required = {key: each for key, each in fields.items() if each.is_required()}
     return {
-        key: value for key, value in known.items() if key in fields and fields[key].is_required()
+        key: 2 if required[key].annotation is int else value
+        for key, value in known.items()
+        if key in required
     }
 
 
