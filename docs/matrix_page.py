@@ -45,9 +45,9 @@ _CLIENTS = """
 ## Clients
 
 Names are for `client:` in a scenario, values for its keys ([scenario
-files](scenario.md#loadproducersname)); *proof* is what a secure cluster may ask of it. *Lacks*: sizes,
-fillings, headers, rates, turns or transactions that others can and it cannot. *Dies*: the roles in which it
-says that it gave itself up. `brokerstorm list workers` has what each is.
+files](scenario.md#loadproducersname)); *proof* is how it can log in to a secure cluster. *Lacks*: sizes,
+fillings, headers, keys, rates, turns or transactions that others support and it does not. *Dies*: the roles
+in which it reports a fatal error. `brokerstorm list workers` describes each client.
 """
 
 
@@ -209,7 +209,16 @@ def _client(worker: WorkerSpec, ours: Sequence[WorkerSpec]) -> Iterator[str]:
     yield ", ".join([*(["TLS"] if worker.security.tls else []), *worker.security.auth])
     lacks = [
         f"{key}: {value}"
-        for key in ("payload", "filling", "headers", "rate", "turns", "transactions")
+        for key in (
+            "payload",
+            "filling",
+            "headers",
+            "header_values",
+            "key",
+            "rate",
+            "turns",
+            "transactions",
+        )
         for value in dict.fromkeys(value for other in ours for value in _able(other, key))
         if value not in _able(worker, key)
     ]
