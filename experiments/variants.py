@@ -162,7 +162,7 @@ def _refuse_mixed(request: RunRequest) -> None:
         )
     if request.fail_fast and (request.load or not request.windows.window_s):
         raise UsageError(
-            "--fail-fast requires --window and a load from this machine",
+            "--fail-fast cannot be combined with --window 0s or --load-master",
             hint="for example --window 10m",
         )
     if request.until_hit and (request.rounds or request.replay or request.load):

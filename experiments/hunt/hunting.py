@@ -277,7 +277,8 @@ def _first(context: CommandContext, request: HuntRequest) -> Document:
         )
     if not request.scenario and not system:
         raise UsageError(
-            "which scenario or client?", hint="brokerstorm hunt --client kafka-clients --budget 30m"
+            "which scenario or client?",
+            hint="`brokerstorm hunt --client kafka-clients --budget 30m`",
         )
     target = read_target(
         context.run_dir,
@@ -341,7 +342,7 @@ def _refuse_short(request: HuntRequest, data: Document) -> None:
         raise UsageError(
             f"--budget {request.budget_s:g} s is shorter than one round, which takes {round_s:g} s"
             " and the time to start and to judge",
-            hint="--budget 10m",
+            hint="for example --budget 10m",
         )
 
 
