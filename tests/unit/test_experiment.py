@@ -77,7 +77,7 @@ def test_the_folder_to_go_on_in_is_named_by_its_id_or_its_path(tmp_path: Path) -
     for name, kind in (("r2", "shrink"), (folder.run_id, "bisect")):
         with pytest.raises(UsageError, match=f"no {kind} '{name}'") as caught:
             begun(tmp_path / "runs", name, kind, Wanted)
-    assert caught.value.hint == "there: none"
+    assert caught.value.hint == "found there: none"
 
 
 @pytest.mark.parametrize(
