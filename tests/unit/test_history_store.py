@@ -145,7 +145,7 @@ def test_the_database_of_something_else_is_refused(file: Path) -> None:
     connection = sqlite3.connect(file)
     connection.execute("CREATE TABLE cookies (name TEXT)")
     connection.close()
-    with pytest.raises(UsageError, match="database of something else"):
+    with pytest.raises(UsageError, match="not a history of brokerstorm"):
         History.open(file)
 
 
