@@ -230,7 +230,8 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         Raises:
             EnvironmentNotReady: it died (its last log lines), failed, or is not far enough in time.
         """
-        process, endpoint = self._processes[name], self.layout.node(name).client
+        process, node = self._processes[name], self.layout.node(name)
+        endpoint = Endpoint(node.admin.host, node.client.port)  # not a proxy, which always listens
         if condition == "service_started":
             return
 

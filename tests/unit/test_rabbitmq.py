@@ -15,6 +15,7 @@ import pytest
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 from harness.admin.failover import NoAnswer
+from harness.clusters import spec_of
 from harness.connections.file import Connection, read_connection
 from harness.connections.secret import Secret
 from harness.connections.security import ANYBODY
@@ -183,6 +184,13 @@ def test_a_message_that_is_refused_for_good_needs_dead_letters(tmp_path: Path) -
     )
     with pytest.raises(ScenarioError, match="Requeue=false: topic orders has no dead letters"):
         build_plan(load_scenario(file, clients=known_workers), seed=1)
+
+
+def test_the_first_node_starts_alone() -> None:
+    """A node that joined while another one enabled its feature flags did not end its start."""
+    after = {service.name: service.after for service in spec_of("rabbitmq", "").services}
+    first = {"rabbitmq-1": "service_healthy"}
+    assert after == {"rabbitmq-1": {}, "rabbitmq-2": first, "rabbitmq-3": first}
 
 
 def test_mirrored_queues_are_refused_where_they_do_not_exist() -> None:
