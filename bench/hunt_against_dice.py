@@ -249,7 +249,7 @@ def _newest(folder: Path) -> Path:
 
 
 def results(path: Path) -> list[BugSearch]:
-    """Return the searches in a file of results; none if there is no file."""
+    """Return the searches in a file of results; none if it is missing."""
     return [BugSearch(**row) for row in read_jsonl(path)] if path.exists() else []
 
 
