@@ -35,7 +35,7 @@ from experiments.hunt.changes import load_seconds
 from experiments.plans import read_scenario, resolve_scenario
 from experiments.resolved import RoundOptions, cluster_of, refuse_impossible
 from harness.durations import parse_seconds
-from harness.errors import BrokerstormError
+from harness.errors import BrokerstormError, Exit
 from harness.rundir import append_jsonl, read_json, read_jsonl
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ _POLL_S: Final = 1.0
 _STEPS: Final = 5
 #: A budget with which a hunt plays one round.
 _ONE_ROUND_S: Final = 20.0
+#: Exit codes of a hunt or a run that played its rounds, or was ended by SIGINT.
+_ENDS: Final = (Exit.PASS, Exit.FAIL, Exit.UNKNOWN, Exit.INTERRUPTED)
 #: No round is shorter.
 _SHORTEST_ROUND_S: Final = 11
 
@@ -188,11 +190,13 @@ def _played(
     """One arm, ended by SIGINT at its first hit, or when its rounds have taken the budget."""
     folder = runs / f"{bug}-{arm}-{seed}"
     command = [str(ROOT / "brokerstorm"), "--quiet", "--run-dir", str(folder), *words]
-    process = subprocess.Popen(
-        [*command, "--seed", str(seed), "--runtime", "process"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "stderr.log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "--seed", str(seed), "--runtime", "process"],
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+        )
     try:
         while process.poll() is None and _first_hit(bug, folder) is None:
             if sum(row["duration_s"] for row in _rounds(folder)) >= budget_s:
@@ -204,8 +208,8 @@ def _played(
         process.wait()
     hit = _first_hit(bug, folder)
     rows = _rounds(folder)
-    if not rows:
-        raise SystemExit(f"{bug}: no round was played; see {shlex.join(command)}")
+    if not rows or process.returncode not in _ENDS:
+        raise SystemExit(f"{bug}: {shlex.join(command)} failed; see {folder / 'stderr.log'}")
     return BugSearch(
         bug=bug,
         arm=arm,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,10 @@ _REQUIRED = {
 
 #: A client that was given a false error acts on it within this time: it waits and asks first.
 _BELIEVED_NS = 5 * _NS
+
+
+#: What permits a client more than its name says.
+_PERMITTED_TOO: Final[Mapping[str, tuple[str, ...]]] = {"damage": ("damage", "reposition")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,15 +354,16 @@ class Context:
 
     @cached_property
     def lies(self) -> tuple[Lie, ...]:
-        """The false errors that permit a client something, by their begin."""
+        """The false errors that permit a client something, by their begin.
+
+        A consumer that does not check a damaged batch takes its own next position from it, too.
+        """
         found = [
-            Lie(
-                fault.details.permits,
-                fault.start_ns,
-                (fault.heal_ns or fault.over_ns) + _BELIEVED_NS,
-            )
+            Lie(permits, fault.start_ns, (fault.heal_ns or fault.over_ns) + _BELIEVED_NS)
             for fault in self.faults
-            if fault.effective and fault.details.permits
+            if fault.effective
+            for permits in _PERMITTED_TOO.get(fault.details.permits, (fault.details.permits,))
+            if permits
         ]
         return tuple(sorted(found, key=lambda lie: lie.since_ns))
 

@@ -42,15 +42,16 @@ def unacknowledged(facts: Facts, transaction: Mapping[str, Any], cls: str) -> fr
 
 
 def lies_about(facts: Facts, cls: str) -> list[tuple[str, int, int]]:
-    return [
-        (
-            fault.details.permits,
-            fault.start_ns,
-            (fault.heal_ns or fault.over_ns) + BELIEVED_NS,
-        )
-        for fault in facts.context.faults
-        if fault.effective and fault.details.permits in CLASSES[cls].excused_by
-    ]
+    found = []
+    for fault in facts.context.faults:
+        permitted = [fault.details.permits] if fault.effective else []
+        if permitted == ["damage"]:  # the next position is in the damaged bytes
+            permitted.append("reposition")
+        until_ns = (fault.heal_ns or fault.over_ns) + BELIEVED_NS
+        for permits in permitted:
+            if permits in CLASSES[cls].excused_by:
+                found.append((permits, fault.start_ns, until_ns))
+    return found
 
 
 def span(facts: Facts, hit: Hit) -> tuple[float, float]:

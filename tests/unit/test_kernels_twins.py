@@ -541,6 +541,21 @@ def test_what_was_on_a_connection_that_ended_may_come_late_where_order_is_by_con
 
 
 @pytest.mark.parametrize(
+    ("permits", "status"), [("damage", Status.SUSPECT), ("renumber", Status.VIOLATION)]
+)
+def test_damage_excuses_a_consumer_that_goes_back(permits: str, status: Status) -> None:
+    """It does not check the batch, and the next position follows from damaged bytes."""
+    h = History().sent(3).log(0, 1, 2).assign(0).deliver(0, 1, 2, 1, 2)
+    h.fault("wrong-bytes", "kafka-1", 0, 9_000, details={"permits": permits})
+    context = context_from(h)
+    found = [e for e in judged(h, context).episodes if e.cls == "delivery-duplicate"]
+    assert [
+        status_of("delivery-duplicate", e.split, context.promise(e.instance), e.unmet)
+        for e in found
+    ] == [status]
+
+
+@pytest.mark.parametrize(
     ("permits", "lasts", "status"),
     [
         ("acknowledge", (0, 9_000), Status.SUSPECT),
