@@ -601,10 +601,11 @@ def _values(data: Document) -> dict[tuple[str, str], Mapping[str, Sequence[Any]]
 
 def _without_default(side: str, key: str, values: Sequence[str]) -> list[str | None]:
     """Return the values of a key of a client; None instead of the one that it has if it is left
-    out."""
+    out. A consumer that settles nothing soon gets nothing more, so that value is not drawn."""
     spec = ProducerSpec if side == "producers" else ConsumerSpec
     default = spec.model_fields[key].default
-    return [None if value == default else value for value in values]
+    drawn = [value for value in values if (key, value) != ("settle", "none")]
+    return [None if value == default else value for value in drawn]
 
 
 def _options(

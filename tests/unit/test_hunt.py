@@ -24,7 +24,14 @@ from experiments.hunt.conduct import strange_conduct
 from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, write_entry
 from experiments.hunt.discoveries import found_file, known_bugs, smallest_file, write_found
 from experiments.hunt.features import features_of, masked, power_of_two
-from experiments.hunt.hunting import HuntRequest, _most_rounds, _prepared, _read, _remove_capture
+from experiments.hunt.hunting import (
+    HuntRequest,
+    _most_rounds,
+    _prepared,
+    _read,
+    _remove_capture,
+    _values,
+)
 from experiments.hunt.search import REPEATS, Discovery, Hunt
 from experiments.judging import RoundOutcome, judge_run
 from experiments.plans import read_scenario
@@ -570,6 +577,14 @@ def test_sizes_of_messages_are_checked_as_they_were_drawn(tmp_path: Path) -> Non
     data = pinned(read(SCENARIO, tmp_path))
     data["load"]["payload"] = {"sizes": {100: "90%", 20_000: "10%"}}
     assert _read(RunDir(tmp_path), data).load.payload == {"sizes": {100: "90%", 20_000: "10%"}}
+
+
+def test_consumers_that_settle_nothing_are_not_drawn() -> None:
+    """Queues stop to deliver when enough messages are not acknowledged."""
+    load = {side: {"app": {"client": "amqp091-go"}} for side in ("producers", "consumers")}
+    drawn = _values({"system": "rabbitmq", "load": load})["consumers", "amqp091-go"]["settle"]
+    assert "ack" in drawn
+    assert "none" not in drawn
 
 
 def test_options_of_a_set_are_set_together_and_others_stay() -> None:
