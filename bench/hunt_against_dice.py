@@ -275,6 +275,8 @@ def table(found: Sequence[BugSearch]) -> list[str]:
     for bug in dict.fromkeys(each.bug for each in found):
         for arm, _ in _ARMS:
             own = [each for each in found if (each.bug, each.arm) == (bug, arm)]
+            if not own:
+                continue
             hits = [each for each in own if each.hit_s is not None]
             played = [each.hit_round or each.rounds for each in hits or own]
             took = [each.hit_s or each.spent_s for each in hits or own]
@@ -282,7 +284,7 @@ def table(found: Sequence[BugSearch]) -> list[str]:
                 first.setdefault(bug, {})[arm] = median(played)
             others = Counter(cls for each in own for cls in each.classes if cls != BUGS[bug][2])
             more = ", ".join(f"*{cls}* {n}" for cls, n in others.items()) or "none"
-            spent = f"{median(played):g} | {median(took):.0f}" if own else "- | -"
+            spent = f"{median(played):g} | {median(took):.0f}"
             share = f"{len(hits)} of {len(own)}"
             lines.append(f"| `{bug}` | {_WAYS[arm]} | {share} | {spent} | {more} |")
     tried = Counter(bug for bug, _ in {(each.bug, each.arm) for each in found})
