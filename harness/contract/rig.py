@@ -37,6 +37,9 @@ LOG_RATE, QUEUE_RATE = 1000.0, 200.0
 #: Of a producer that is asked for nothing else: a second's messages.
 WARM_UP_S, LOAD_S = 0.25, 0.75
 LOG_PARTITIONS: Final = 6
+#: A broker of Pulsar that cannot recover the transactions of a topic says nothing about its last
+#: message for 30 s, and then loads the topic again.
+AUDIT_STALL_S: Final = 45.0
 KEYS: Final = 50
 
 
@@ -278,13 +281,15 @@ class Rig:
         made = self.auditor(topic, worker=worker, **asked)
         made.wait_ready(READY_S)
         made.tell("start 1")
-        expect(made.wait_done(60), f"the audit is not done; it said {made.said[-2:]}")
+        expect(
+            made.wait_done(2 * AUDIT_STALL_S), f"the audit is not done; it said {made.said[-2:]}"
+        )
         equal("exit code of the audit", made.wait_end(), 0)
         return made
 
     def auditor(
         self, topic: str, *, worker: WorkerSpec | None = None, options: Mapping[str, str] | None = None,
-        isolation: str = "", stall_s: float = 10,
+        isolation: str = "", stall_s: float = AUDIT_STALL_S,
     ) -> DrivenWorker:  # fmt: skip
         """A reader of the whole topic that was not started yet."""
         settings = self.worker.contract.topic
