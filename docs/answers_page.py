@@ -123,6 +123,8 @@ _WHY: Final = {
     ("", "AddPartitionsToTxn", "INVALID_TXN_STATE"): "8",
     ("", "AddPartitionsToTxn", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"): "8",
     ("", "EndTxn", "INVALID_PRODUCER_EPOCH"): "8",
+    ("", "EndTxn", "TRANSACTION_ABORTABLE"): "11",
+    ("", "EndTxn", "UNKNOWN_SERVER_ERROR"): "12",
     ("pulsar-client-go", "SEND", "TopicTerminatedError"): "9",
     ("pulsar-client-java", "SEND", "TopicTerminatedError"): "10",
 }
@@ -166,6 +168,15 @@ _CAUSES: Final = {
         "([pulsar-client-go#587](https://github.com/apache/pulsar-client-go/issues/587))."
     ),
     "10": "10: The producer ends, and every call gets this error: a terminated topic stays so.",
+    "11": (
+        "11: The client does not know this error, which asks the application to abort (KIP-1050). "
+        "It treats the error as fatal; sarama shows it as `Unknown error, how did this happen? "
+        "Error code = 120`. No report of it was found."
+    ),
+    "12": (
+        "12: The client treats a transaction whose end is not known as fatal: the application has "
+        "to create another producer. confluent-kafka and franz-go let the application abort."
+    ),
 }
 
 
