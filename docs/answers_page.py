@@ -24,8 +24,9 @@ _HEAD: Final = (
 )
 _SCENARIO: Final = (
     "Each client of Kafka has its own topic and group. All of them run at the same time, at 20 "
-    "messages a second each (in some rounds sarama was alone). From one second after the load began, every request of the kind is "
-    "answered with the error for four seconds, and the broker does not get it, unless "
+    "messages a second each (in some rounds sarama was alone). From one second after the load "
+    "began, every request of the kind is answered with the error for four seconds, and the broker "
+    "does not get it, unless "
     "`scenarios/suites/answers.yaml` says otherwise. In some rounds, one error followed another: "
     "then a row is about the messages from its error to the next one, and `never` means not before "
     "the next one. Producers wait for all replicas. They are idempotent, except for kafka-go, which "
