@@ -1,4 +1,4 @@
-"""Plans machines for a load: a model of few constants, each measured, held against three sizes.
+"""Plans machines for a load: a model of few constants, each measured, held against four sizes.
 
 python -m bench.capacity            # the tables of docs/howto/several-machines.md
 """
@@ -24,8 +24,8 @@ class Costs:
     record_cpu_s: float = 0.9  # recording and sealing
     # 8.9 s for the 3.25M of kafka-storm, whose readers are bound by a core
     audit_cpu_s: float = 2.7
-    judge_cpu_s: float = 0.283  # bench.scale: from 10^7 to 10^8
-    judge_fixed_cpu_s: float = 0.9  # bench.scale: merging, writing, a first task of each process
+    judge_cpu_s: float = 0.237  # bench.scale: from 10^8 to 10^9
+    judge_fixed_cpu_s: float = 2.0  # bench.scale: merging, writing, a first task of each process
     sealed_mb: float = 7.1  # bench.scale; a live run 3 to 5
     broker_mb: float = 420.0  # howto/runs-of-hours.md: three copies and their indexes
     raw_kb_a_rate: float = 6.2  # the same page: of each message a second, what waits to be sealed
@@ -44,10 +44,12 @@ class Machine:
 
 COSTS: Final = Costs()
 MACHINE: Final = Machine()
-#: Sends, CPU-s and bytes of `python -m bench.scale --messages 10000000 100000000 1000000000`.
+#: Sends, CPU-s and bytes of `python -m bench.scale --messages 10000000 100000000 1000000000`, and of
+#: `analyze` of two hours at 50,000/s.
 MEASURED: Final = (
-    (10**7, 3.8, 71_284_847),
-    (10**8, 30.2, 712_011_293),
+    (10**7, 4.4, 71_284_847),
+    (10**8, 32.9, 712_011_293),
+    (360_250_000, 84.0, 2_165_000_000),
     (10**9, 243.5, 7_086_862_165),
 )
 
@@ -144,7 +146,7 @@ def _bytes(number: float) -> str:
 
 
 def checked() -> list[str]:
-    """A table: what the model says of judging the three sizes, and what was measured."""
+    """A table: what the model says of judging the four sizes, and what was measured."""
     lines = [
         "| sends | CPU-s: model | measured | sealed: model | measured |",
         "| ---: |" + " ---: |" * 4,
