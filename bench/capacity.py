@@ -44,8 +44,8 @@ class Machine:
 
 COSTS: Final = Costs()
 MACHINE: Final = Machine()
-#: Sends, CPU-s and bytes of `python -m bench.scale --messages 10000000 100000000 1000000000`, and of
-#: `analyze` of two hours at 50,000/s.
+#: Sends, CPU-s and bytes of `python -m bench.scale --messages 10000000 100000000 1000000000`, and
+#: of `analyze` of two hours at 50,000/s.
 MEASURED: Final = (
     (10**7, 4.4, 71_284_847),
     (10**8, 32.9, 712_011_293),
