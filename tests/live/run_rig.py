@@ -19,6 +19,7 @@ import psutil
 
 from cli import main
 from harness.clusters import leftovers
+from harness.clusters.nodes.processes import identify
 from harness.errors import Exit
 from harness.waiting import wait_until
 
@@ -196,7 +197,7 @@ class LiveRun:
                     found.append(process)
             except psutil.Error:
                 continue
-        return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        return [process for process in found if identify(process.pid)]
 
     def command(self, *arguments: str) -> Said:
         """Another command on the same run folder, in this process."""

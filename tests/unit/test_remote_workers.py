@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from harness.clusters.nodes.processes import identify
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.records import TableId
 from harness.remote import executor as module
@@ -92,10 +93,6 @@ def pid_of(task_process: subprocess.Popen[str]) -> int:
     return next(child.pid for child in psutil.Process(task_process.pid).children())
 
 
-def is_gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 def test_a_worker_there_is_heard_told_and_ended_as_one_here(rig: Any, tmp_path: Path) -> None:
     worker = started(rig[0], tmp_path)
     assert worker.pid is None  # a number of another machine: nobody may signal it here
@@ -141,7 +138,7 @@ def test_workers_end_with_their_task_however_it_ends(rig: Any, tmp_path: Path) -
     worker = started(executor, tmp_path)
     pid = pid_of(process)
     process.kill()
-    assert wait_until(lambda: is_gone(pid), WAIT_S)
+    assert wait_until(lambda: identify(pid) is None, WAIT_S)
     assert wait_until(lambda: not worker.is_alive, WAIT_S)
     assert wait_until(lambda: "task 0 on" in worker.why(), WAIT_S)
     assert "is gone" in executor.lost
@@ -157,6 +154,7 @@ def test_a_machine_that_does_not_answer_is_lost(
     worker = started(executor, tmp_path)
     monkeypatch.setattr(module, "TRIP_S", 0.5)
     process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)  # until then its threads go on answering
     executor.measure()
     assert wait_until(lambda: not worker.is_alive, WAIT_S)
     assert wait_until(lambda: "does not answer" in worker.why(), WAIT_S)
@@ -168,7 +166,7 @@ def test_workers_and_task_end_with_the_driver(rig: Any, tmp_path: Path) -> None:
     started(executor, tmp_path)
     pid = pid_of(process)
     executor._control.close()
-    assert wait_until(lambda: is_gone(pid), WAIT_S)
+    assert wait_until(lambda: identify(pid) is None, WAIT_S)
     assert process.wait(WAIT_S) == 0
 
 

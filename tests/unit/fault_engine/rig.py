@@ -29,15 +29,19 @@ class Rig:
         **more: Any,
     ) -> None:
         self.run = run
-        timeline = faults.compile(
+        self.timeline = faults.compile(
             list(steps),
             faults.inventory_of(topics=topics, nodes=NAMES, system=system),
             seed=7,
             load_s=60,
         )
-        self.injector = faults.Injector(timeline, cluster, run, **more)  # type: ignore[arg-type]
+        self.injector = faults.Injector(self.timeline, cluster, run, **more)  # type: ignore[arg-type]
         self.epoch_ns = time.monotonic_ns()
         self.injector.start(self.epoch_ns, since_s=since_s)
+
+    def fire_last(self) -> None:
+        """Fire the last step now, whenever it is due."""
+        self.injector.fire(self.timeline.firings[-1])
 
     def rows(self, event: str = "", fault_id: int = 0) -> list[dict[str, Any]]:
         rows = read_jsonl(self.run.faults)

@@ -255,10 +255,13 @@ def test_a_starved_node_is_claimed(cluster: StateCluster, run: RunDir) -> None:
     rig = Rig(
         cluster,
         run,
-        step("cpu-limit"),
-        {"fault": "kill", "at": 0.1, "target": "kafka-3", "for": 0.1},
+        step("cpu-limit") | {"for": 30},
+        {"fault": "kill", "at": 50, "target": "kafka-3", "for": 0.1},
     )
-    rig.injector.join(20)
+    rig.wait_for("inject")
+    rig.fire_last()
+    rig.wait_for("skipped")
+    assert rig.injector.heal_all(20) == []
     assert "kafka-2 is still away" in rig.rows("skipped", 2)[0]["reason"]
 
 
