@@ -68,8 +68,12 @@ ASKS: Final[Mapping[str, str]] = {
     "transaction-journal": "no producer kept a journal of its transactions",
     "shared-markers": "a marker names the one transaction that it ends",
     "transactional-ids": "transactions have no id that a later restart takes over",
-    "pipelines": "no pipeline or application read one topic and wrote another",
     "applications": "no application was under test",
+    "counted-outputs": (
+        "no pipeline, and no application that makes a known number of outputs of each input"
+    ),
+    "required-outputs": "no pipeline, and no application that makes an output of each input",
+    "ordered-outputs": "no pipeline, and no application that promises an order of its outputs",
     "rollbacks": "no consumer rolled back",
     "refusals": "no consumer refused a message",
     "replicas": "only leaders were read: `audit: every-replica` reads every copy",

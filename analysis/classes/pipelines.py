@@ -15,7 +15,7 @@ PIPELINES: Final = (
         breaks=(INPUT_ONCE,),
         needs=("answers-kept",),
         excused_by=("renumber", "reposition"),
-        asks=("pipelines",),
+        asks=("counted-outputs",),
         sentence="a second output of an input that has one already",
         example="orders-0 holds 7 8 9; invoices-0, by input: 7 8 [8] 9",
         explanation=(
@@ -53,7 +53,7 @@ PIPELINES: Final = (
             "answers-kept",
         ),
         excused_by=("acknowledge", "reposition"),
-        asks=("pipelines",),
+        asks=("required-outputs",),
         sentence="its reader committed past it, and no output of it is visible",
         example="orders-0 holds 7 8 9, committed 10; invoices-0, by input: 7 _ 9",
         explanation=(
@@ -88,7 +88,7 @@ PIPELINES: Final = (
         breaks=(INPUT_ORDER,),
         needs=("answers-kept",),
         excused_by=("renumber", "reposition"),
-        asks=("pipelines",),
+        asks=("ordered-outputs",),
         sentence="stored after the output of a later input of the same partition",
         example="orders-0 holds 7 8 9; invoices-0, by input: 7 9 [8]",
         explanation=(

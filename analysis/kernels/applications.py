@@ -205,11 +205,12 @@ def _reordered(made: ApplicationOutputs) -> list[Hits]:
     rows = history.first[made.slot[own]]
     source = history.bucket.log.take("stream", rows).astype(np.int64)
     at = history.bucket.log.take("position", rows).astype(np.int64)
-    unit = source if order == "partition" else history.identity(made.slot[own])[:, 1]
-    by_place = np.lexsort((made.position[own], unit, made.stream[own]))
-    own, unit, at = own[by_place], unit[by_place], at[by_place]
-    stream = made.stream[own]
-    new = np.append(True, (unit[1:] != unit[:-1]) | (stream[1:] != stream[:-1]))[: len(own)]
+    key = np.zeros_like(source) if order == "partition" else history.identity(made.slot[own])[:, 1]
+    # Clients may send one key to different partitions, which have no order among each other.
+    by_place = np.lexsort((made.position[own], key, source, made.stream[own]))
+    own, key, source, at = own[by_place], key[by_place], source[by_place], at[by_place]
+    unit = np.stack([made.stream[own], source, key])
+    new = np.append(True, (unit[:, 1:] != unit[:, :-1]).any(axis=0))[: len(own)]
     late, ahead = _late(at, np.cumsum(new))
     if not len(late):
         return []

@@ -51,6 +51,7 @@ class RunFacts:
     contradictions: Sequence[str] = field(default=())  # in what the audit recorded
     acked_unread: int = 0  # acknowledged messages whose place the audit did not read
     acked_undecided: int = 0  # acknowledged messages whose transaction's end was not read
+    outputs: Mapping[str, int] = field(default_factory=dict)  # by application, that name an input
     redelivered: Mapping[str, int] = field(default_factory=dict)  # by group, Partial.redelivered
     moved: Mapping[str, int] = field(default_factory=dict)  # by group, Partial.moved of all buckets
     cpu: CpuShares | None = None  # over the load
@@ -208,6 +209,9 @@ def _applications(facts: RunFacts) -> ValidityCheck | None:
         return ValidityCheck("applications", False, f"input was not processed to its end: {why}")
     if unknown:
         return ValidityCheck("applications", False, f"outputs are not known: {'; '.join(unknown)}")
+    if silent := [each.name for each in planned if not facts.outputs.get(each.name)]:
+        text = f"nothing was seen of what it makes of its input: {_some(silent)} has no output"
+        return ValidityCheck("applications", False, text)
     names = _some([each.name for each in planned])
     return ValidityCheck(
         "applications", True, f"{names}: all input was processed, and every output was read"

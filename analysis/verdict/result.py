@@ -134,6 +134,7 @@ def result_of(
         acked_unread=counts.get("acked_unread", 0),
         acked_undecided=counts.get("acked_undecided", 0),
         contradictions=list(dict.fromkeys(text for r in reports for text in r.contradictions)),
+        outputs=_summed(r.partial.outputs for r in reports if r.partial),
         moved=_summed(r.partial.moved for r in reports if r.partial),
         redelivered=_most(r.partial.redelivered for r in reports if r.partial),
         cpu=cpu_use(files.metrics, context.epoch_ns, load_end_ns),

@@ -42,7 +42,15 @@ _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
     "shared-markers": lambda context, counts: context.has_offsets,
     # Pulsar's are a transaction's own
     "transactional-ids": lambda context, counts: context.has_offsets,
-    "pipelines": lambda context, counts: bool(context.pipelines or context.applications),
+    "counted-outputs": lambda context, counts: (
+        bool(context.pipelines) or any(each.makes != "any" for each in context.applications)
+    ),
+    "required-outputs": lambda context, counts: (
+        bool(context.pipelines) or any(each.makes == "one" for each in context.applications)
+    ),
+    "ordered-outputs": lambda context, counts: (
+        bool(context.pipelines) or any(each.order != "none" for each in context.applications)
+    ),
     "applications": lambda context, counts: bool(context.applications),
     "refusals": lambda context, counts: counts.get("refusal_rows", 0) > 0,
     "rollbacks": lambda context, counts: counts.get("rollback_rows", 0) > 0,
@@ -56,7 +64,11 @@ _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
 #: By name in `PRECONDITIONS`: whether it holds for the whole run. What is not here is judged hit by
 #: hit only.
 _HOLDS: Final[Mapping[str, Callable[[Context], bool]]] = {
-    "audit-complete": lambda context: all(b.is_complete for b in _bounds(context)),
+    "audit-complete": lambda context: (
+        all(b.is_complete for b in _bounds(context))
+        and all(each.outputs_read for each in context.applications)
+    ),
+    "outputs-named": lambda context: not any(each.nameless for each in context.applications),
     "log-kept": lambda context: all(
         bounds.begin <= cut for bounds, cut in zip(_bounds(context), context.cut[1:], strict=True)
     ),

@@ -158,11 +158,17 @@ def _row_problems(at: tuple[str, ...], spec: ApplicationSpec) -> Iterator[Proble
 def _exclusive_problems(name: str, spec: ApplicationSpec, scenario: Scenario) -> Iterator[Problem]:
     """Only the application writes its output topic, only its own reader reads it, and it gets
     inputs."""
-    sources = [
-        spec.from_ in each.topics or not each.topics for each in scenario.load.producers.values()
-    ]
-    if not any(sources):
+    sources = {
+        producer: each
+        for producer, each in scenario.load.producers.items()
+        if spec.from_ in each.topics or not each.topics
+    }
+    if not sources:
         yield ("applications", name, "from"), f"gets no message: no producer writes {spec.from_}"
+    for producer, each in sources.items():
+        if spec.order == "key" and each.lanes != "key":
+            sentence = f"needs keys: write lanes: key into load.producers.{producer}"
+            yield ("applications", name, "order"), sentence
     load, to = scenario.load, spec.to.topic
     group = spec.group or name
     groups = {

@@ -61,10 +61,9 @@ def input_reordered(facts: Facts) -> Iterator[Hit]:
             (own,) = facts.copies[identity(row)]
             for other in firsts:
                 (before,) = facts.copies[identity(other)]
-                if application.order == "partition":
-                    is_same = before["stream"] == own["stream"]
-                else:
-                    is_same = before["lane"] == own["lane"]
+                is_same = before["stream"] == own["stream"]
+                if application.order == "key":
+                    is_same = is_same and before["lane"] == own["lane"]
                 is_before = other["stream"] == row["stream"] and other["position"] < row["position"]
                 if is_same and is_before and before["position"] > own["position"]:
                     yield Hit(

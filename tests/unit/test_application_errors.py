@@ -139,6 +139,10 @@ def test_variables_of_the_environment_are_text_as_programs_read_it(tmp_path: Pat
             "order: needs to.position: the column that says in which order rows were stored",
         ),
         ({"identity": {"column": "id"}}, "identity.column: has a meaning only with to: {sql: URL}"),
+        (
+            {"order": "key"},
+            "order: needs keys: write lanes: key into load.producers.shop, got 'key'",
+        ),
         ({"to": {"file": "*.parquet"}}, "identity: is needed where outputs are rows"),
         ({"env": {"A": "{database}"}}, "env.A: has the place {database} without to: {sql: URL}"),
         (

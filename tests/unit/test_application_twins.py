@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from analysis.classes import status_of
-from analysis.findings import Status
+from analysis.findings import NOT_APPLICABLE, Status
+from analysis.verdict.untested import untested
 from harness.records import Check, Txn
 from tests.oracles.judging import context_from, judged
 from tests.planted.pairs import Pair, found
@@ -165,6 +166,46 @@ def test_with_any_number_of_outputs_only_phantoms_are_judged() -> None:
     assert found(plain(0, 2, 2, 80, makes="any", order="none")) == {
         ("phantom-output", "never sent"): ["1/0/80"]
     }
+
+
+def test_inputs_of_one_key_in_two_partitions_have_no_order() -> None:
+    """Two producers may partition a key differently: positions of two partitions say nothing."""
+    h = applied(2, application={"order": "key"}).sent(2)
+    other = {"lane": 0, "partition": 1, "instance": 2}  # the same key
+    h.sent(1, **other).log(0, 1).log(0, **other)
+    made(made(h, 1, 0), 0, **other)
+    found_here = found(committed(committed(h, 2), 1, partition=1))
+    assert found_here[("input-reordered", "promised order")] == ["1/0/0"]
+
+
+@pytest.mark.parametrize(
+    ("application", "judged_classes"),
+    [
+        ({}, {"input-twice", "input-skipped", "input-reordered"}),
+        ({"order": "none"}, {"input-twice", "input-skipped"}),
+        ({"makes": "at-most-one", "order": "none"}, {"input-twice"}),
+        ({"makes": "any", "order": "none"}, set()),
+    ],
+)
+def test_a_class_that_is_not_judged_counts_as_not_tested(
+    application: dict[str, str], judged_classes: set[str]
+) -> None:
+    h = plain(0, 1, 2, **application)
+    h.manifest["outputs_read"] = ["billing"]
+    reasons = untested(context_from(h), judged(h).counts)
+    about = {"input-twice", "input-skipped", "input-reordered"}
+    assert {name for name in about if name not in reasons} == judged_classes
+    assert all(reasons[name].startswith(NOT_APPLICABLE) for name in about - judged_classes)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"nameless_outputs": {"billing": 1}}, {"outputs_read": []}], ids=str
+)
+def test_skipped_inputs_are_not_tested_without_all_outputs(changes: dict[str, object]) -> None:
+    h = plain(0, 1, 2)
+    h.manifest |= {"outputs_read": ["billing"], **changes}
+    reasons = untested(context_from(h), judged(h).counts)
+    assert reasons["input-skipped"].startswith("not shown that ")
 
 
 def statuses(h: History, cls: str) -> set[Status]:

@@ -65,7 +65,7 @@ def check(root: Path, *, messages: int, topics: int, each: int) -> Truth:
 def test_every_story_is_found_and_nothing_else(tmp_path: Path) -> None:
     truth = check(tmp_path / "run", messages=60_000, topics=2, each=3)
     shown = {cls for cls, _ in truth}
-    asks = ("transactions", "pipelines")
+    asks = ("transactions", "counted-outputs", "required-outputs", "ordered-outputs")
     about = {name for name, entry in CLASSES.items() if set(entry.asks) & set(asks)} - OF_QUEUES
     assert about <= shown, "each class has a story"
     assert len(STORIES) > len(about)

@@ -159,6 +159,16 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
         ),
         "outputs are not known: 3 of 9 outputs of billing name no input",
     ),
+    "application without an output": (
+        lambda: facts(
+            plan=APPLIED,
+            manifest=manifest(
+                applications=[{"name": "b", "application": "billing", "drained": True}],
+                outputs_read=["billing"],
+            ),
+        ),
+        "nothing was seen of what it makes of its input: billing has no output",
+    ),
     "kernel raised": (
         lambda: facts(errors=["bucket 3: ValueError: x"]),
         "judging failed: bucket 3",
