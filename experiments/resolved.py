@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import ScenarioError
 from harness.protocols.versions import versions_of
 from harness.rundir import RunDir
+from harness.scenario.file import fault_problem
 from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
@@ -149,7 +150,12 @@ class Resolved:
 
         key = key_of(plan)
         if key not in self._compiled:
-            self._compiled[key] = _compiled(plan)
+            try:
+                self._compiled[key] = _compiled(plan)
+            except ScenarioError as problem:
+                if self.scenario is None:
+                    raise
+                raise fault_problem(self.scenario, plan.variant, problem) from None
         found = self._compiled[key]
         # Only the names at the brokers differ from tag to tag.
         names = replace(found.inventory, topics=tuple(plan.topics), coordinated=coordinated(plan))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from faults.kinds.client_kill import EndedClient
 from faults.kinds.restart import Stopped
@@ -21,6 +23,8 @@ from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Details, HasPlacement, Proof
 from harness.protocols.nodes import Stoppable
 from harness.waiting import wait_while
+
+_TARGET: Final = r"^(all|client(:.+)?)$"
 
 
 class RollingParams(Params):
@@ -38,10 +42,17 @@ class RollingParams(Params):
 class RollingRestartParams(RollingParams):
     target: str = Field(
         "all",
-        pattern=r"^(all|client(:.+)?)$",
+        pattern=_TARGET,
         description="`all` brokers, or clients, as for client-restart: `client:billing` means the "
         "instances of an application",
     )
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _is_all_or_clients(cls, target: object) -> object:
+        if isinstance(target, str) and not re.search(_TARGET, target):
+            raise ValueError("must be all, client or client:NAME; use restart for one broker")
+        return target
 
 
 @dataclass(frozen=True, slots=True)

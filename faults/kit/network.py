@@ -3,11 +3,12 @@ end."""
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Annotated, ClassVar, Final, Generic, Literal, TypeVar
+from typing import Annotated, ClassVar, Final, Generic, Literal, TypeVar, get_args
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from faults.kit.clients import is_named
 from faults.kit.cluster_view import ClusterView, find_ability
@@ -38,10 +39,10 @@ from harness.protocols.nodes import Killable
 
 #: The links of all instances of applications, of those of one application or of one instance.
 _APPLICATIONS, _APPLICATION = "applications", "application:"
-Link = (
-    Literal["clients", "producers", "consumers", "applications", "peers", "all"]
-    | Annotated[str, Field(pattern=r"^application:[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-)
+_OF_APPLICATION: Final = r"^application:[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+_Named = Literal["clients", "producers", "consumers", "applications", "peers", "all"]
+_LINKS: Final = get_args(_Named)
+Link = _Named | Annotated[str, Field(pattern=_OF_APPLICATION)]
 Way = Literal["both", "in", "out"]
 _NEEDS: Final[dict[str, frozenset[str]]] = {
     "clients": frozenset({CLIENT_DETOURS}),
@@ -68,6 +69,13 @@ class NetworkParams(NodeParams):
         ),
     )
     for_: Seconds = Field(5.0, alias="for", gt=0, description="the fault is undone after this time")
+
+    @field_validator("link", mode="before")
+    @classmethod
+    def _is_link(cls, link: object) -> object:
+        if isinstance(link, str) and link not in _LINKS and not re.search(_OF_APPLICATION, link):
+            raise ValueError(f"must be {', '.join(_LINKS)} or {_APPLICATION}NAME")
+        return link
 
 
 N = TypeVar("N", bound=NetworkParams)

@@ -81,7 +81,9 @@ def validated(model: type[M], values: Mapping[str, Any]) -> M:
         return model.model_validate(dict(values))
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"] if part != "[key]")
+        parts = [str(part) for part in first["loc"] if part != "[key]"]
+        # pydantic adds the kind of each type that it tried
+        key = ".".join(part for part in parts if part.isidentifier() or part.isdecimal())
         said = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
         text = _SENTENCES.get(first["type"], said)
         got = f", got {first['input']!r}" if key and first["type"] != "missing" else ""

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from harness.connections.secret import SecretSource
 from harness.durations import Seconds
 from harness.expressions import first_group
-from harness.scenario.part import Name, Part
+from harness.scenario.part import Name, Part, must_match
 from harness.scenario.sql_output import keys_problem
 from harness.sizes import Size
 
@@ -59,10 +59,34 @@ _PACKAGE: Final = (
 )
 #: A reference of a Docker image: with a registry, a tag and a digest, or without.
 _IMAGE: Final = r"^[a-z0-9][A-Za-z0-9._/:@-]{0,254}$"
+#: Coordinates of Maven, as `harness.toolchains.jars` takes them.
+_JAR: Final = r"^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){2}$"
 #: What ``ready.http`` may ask.
 _OWN_URL: Final = re.compile(r"http://(127\.0\.0\.1|localhost)(:(?P<port>\d{1,5}))?(/\S*)?")
 _SIGNALS: Final = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
 Text = Annotated[str, Field(max_length=10_000)]
+FilePattern = Annotated[
+    str,
+    Field(pattern=_FILE, max_length=200),
+    must_match(
+        _FILE, "a pattern of files below {folder}, such as *.jsonl, without .. and a / first"
+    ),
+]
+Image = Annotated[
+    str,
+    Field(pattern=_IMAGE),
+    must_match(_IMAGE, "the name of a Docker image, such as billing:1.0"),
+]
+Jar = Annotated[
+    str,
+    Field(pattern=_JAR),
+    must_match(_JAR, "group:artifact:version, such as org.apache.kafka:kafka-streams:4.1.2"),
+]
+Package = Annotated[
+    str,
+    Field(pattern=_PACKAGE, max_length=200),
+    must_match(_PACKAGE, "a package at one version, such as nats-py==2.16.0"),
+]
 Problem = tuple[tuple[str | int, ...], str]
 
 
@@ -113,7 +137,7 @@ class OutputSpec(Part):
     topic: Name | None = Field(
         None, description="topic that it writes; nothing else may write or read it"
     )
-    file: Annotated[str, Field(pattern=_FILE, max_length=200)] | None = Field(
+    file: FilePattern | None = Field(
         None,
         description="files below `{folder}` of each instance, such as `*.jsonl`; each line is an output. "
         "Each row of a file whose name ends in `.parquet` is one",
@@ -217,18 +241,18 @@ class ApplicationSpec(Part):
         "`{topic:NAME}`, `{group}`, `{instance}` and `{folder}` are filled in. Unset: with `--cluster FILE`, "
         "you start the application yourself",
     )
-    image: Annotated[str, Field(pattern=_IMAGE)] | None = Field(
+    image: Image | None = Field(
         None,
         description="Docker image with the program, such as `billing:1.0` (`--runtime docker`); `run` is "
         "then what follows the image in `docker run`. Containers use the network of this machine",
     )
-    jars: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){2}$")]] = Field(
+    jars: list[Jar] = Field(
         default_factory=list,
         max_length=100,
         description="Maven coordinates that the program needs, such as "
         "`org.apache.kafka:kafka-streams:4.1.2`; downloaded once, with what they depend on",
     )
-    packages: list[Annotated[str, Field(pattern=_PACKAGE, max_length=200)]] = Field(
+    packages: list[Package] = Field(
         default_factory=list,
         max_length=100,
         description="Python packages that the program needs, such as `nats-py==2.16.0`; installed once, into "

@@ -395,6 +395,16 @@ def option_place(scenario: Scenario, variant: str, process: str, option: str) ->
     return found
 
 
+def fault_problem(scenario: Scenario, variant: str, problem: ScenarioError) -> ScenarioError:
+    """A problem of a fault step that only the clients of a plan show, with the place where the step
+    was written: ``file:line``."""
+    source: Source | None = scenario._source
+    if source is None:
+        return problem
+    line = _fault_line(source, str(problem), ("variants", variant, "override"))
+    return ScenarioError(line, hint=problem.hint)
+
+
 def _reserved(scenario: Scenario, source: Source) -> Collection[str]:
     """Settings of the brokers that the runtime decides; asked only where the scenario has
     settings."""

@@ -28,6 +28,7 @@ from harness.scenario.headers import Headers
 from harness.scenario.keys import KeyText
 from harness.scenario.part import Name as Name
 from harness.scenario.part import Part as Part
+from harness.scenario.part import must_match
 from harness.scenario.payload import Payload
 from harness.scenario.profile import Profile, Table
 from harness.scenario.rate import Rate, RateLimit
@@ -35,6 +36,10 @@ from harness.scenario.threshold import CountLimit, Limit, RatioLimit, SecondsLim
 from harness.systems import DEFAULT, SYSTEMS
 
 Option = str | int | float | bool
+_TOPIC_PATTERN = r"^(\^?[A-Za-z0-9][A-Za-z0-9._*+?\[\]-]{0,99}\$?)?$"
+TopicPattern = Annotated[
+    str, must_match(_TOPIC_PATTERN, "an expression of topic names, such as orders-.*")
+]
 
 
 def native(options: Mapping[str, Option]) -> dict[str, str]:
@@ -300,9 +305,9 @@ class ConsumerSpec(Part):
         description="starts this long into the load, so that the group rebalances; 0 = before it",
     )
     topics: list[Name] = Field(default_factory=list, description="empty = all topics")
-    pattern: str = Field(
+    pattern: TopicPattern = Field(
         "",
-        pattern=r"^(\^?[A-Za-z0-9][A-Za-z0-9._*+?\[\]-]{0,99}\$?)?$",
+        pattern=_TOPIC_PATTERN,
         description="regular expression instead of `topics`, such as `orders-.*`: the client subscribes to "
         "what matches its whole name",
     )

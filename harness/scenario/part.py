@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
@@ -14,3 +15,18 @@ class Part(BaseModel):
     stay."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def must_match(pattern: str, wanted: str) -> BeforeValidator:
+    """Check a text before pydantic does, whose message would show the expression.
+
+    Args:
+        wanted: what the text must be, after "must be": ``a package at one version``.
+    """
+
+    def check(text: Any) -> Any:
+        if isinstance(text, str) and not re.search(pattern, text):
+            raise ValueError(f"must be {wanted}")
+        return text
+
+    return BeforeValidator(check)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from experiments.plans import choose_plans
 from experiments.resolved import Resolved
 from harness.errors import ScenarioError
 from harness.plan.applications import application_plans
@@ -105,7 +106,16 @@ def test_variables_of_the_environment_are_text_as_programs_read_it(tmp_path: Pat
         ({"to": {"topic": "orders"}}, "to.topic: is the topic that it reads, got 'orders'"),
         ({"to": {"http": "x"}}, "to.http"),
         ({"to": {}}, "to: needs one of topic, file, http, sql"),
-        ({"to": {"file": "../x"}}, "to.file"),
+        (
+            {"to": {"file": "../x"}},
+            "to.file: must be a pattern of files below {folder}, such as *.jsonl",
+        ),
+        (
+            {"packages": ["nats-py"]},
+            "packages[0]: must be a package at one version, such as nats-py==2.16.0, got 'nats-py'",
+        ),
+        ({"jars": ["a:b"]}, "jars[0]: must be group:artifact:version, such as org.apache.kafka:"),
+        ({"image": "Billing 1"}, "image: must be the name of a Docker image, such as billing:1.0"),
         ({"to": {"sql": "x", "query": "SELECT 1"}}, "to: sql: must be a URL of SQLAlchemy such as"),
         (
             {"to": {"sql": "postgresql://me:hidden@x/y", "query": "SELECT 1"}},
@@ -265,6 +275,22 @@ def test_a_fault_scales_one_application_to_another_number(tmp_path: Path) -> Non
         "client:shop", 5
     )
     assert "client:billing-2 is not an application" in step("client:billing-2", 5)
+
+
+@pytest.mark.parametrize("in_variant", [False, True])
+def test_a_fault_on_a_client_that_is_not_there_has_its_line(
+    tmp_path: Path, in_variant: bool
+) -> None:
+    """Clients are known only when the rounds are planned."""
+    faults = {"faults": [{"fault": "client-kill", "target": "client:biling", "at": 1}]}
+    variants = {"variants": {"v": {"override": faults, "expect": "clean"}}}
+    path = scenario(tmp_path, **(variants if in_variant else faults))
+    loaded = load_scenario(path)
+    plans = choose_plans(loaded, seed=1, rounds=None, variant="")
+    with pytest.raises(ScenarioError) as caught:
+        _ = Resolved(plans=plans, scenario=loaded).timelines
+    number = 1 + next(n for n, line in enumerate(path.read_text().splitlines()) if "biling" in line)
+    assert str(caught.value).startswith(f"{path}:{number}: faults[0].target: client:biling is not")
 
 
 def test_an_instance_is_found_by_its_name(tmp_path: Path) -> None:

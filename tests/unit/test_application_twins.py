@@ -170,12 +170,14 @@ def test_with_any_number_of_outputs_only_phantoms_are_judged() -> None:
 
 def test_inputs_of_one_key_in_two_partitions_have_no_order() -> None:
     """Two producers may partition a key differently: positions of two partitions say nothing."""
-    h = applied(2, application={"order": "key"}).sent(2)
+    h = applied(2, mode="key", application={"order": "key"})
+    one: dict[str, int] = {"lane": 0}
     other = {"lane": 0, "partition": 1, "instance": 2}  # the same key
-    h.sent(1, **other).log(0, 1).log(0, **other)
-    made(made(h, 1, 0), 0, **other)
-    found_here = found(committed(committed(h, 2), 1, partition=1))
-    assert found_here[("input-reordered", "promised order")] == ["1/0/0"]
+    h.sent(2, **one).sent(1, **other).log(0, 1, **one).log(0, **other)
+    made(made(h, 1, 0, **one), 0, **other)
+    assert found(committed(committed(h, 2), 1, partition=1)) == {
+        ("input-reordered", "promised order"): ["1/0/0"]
+    }
 
 
 @pytest.mark.parametrize(

@@ -248,6 +248,18 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
             {"fault": "kill", "at": [1]},
             "faults[0].at: must be a duration such as 10s, 250ms or 2m, got [1]",
         ),
+        (
+            {"fault": "rolling-restart", "target": "kafka-1", "at": 1},
+            "faults[0].target: must be all, client or client:NAME; use restart for one broker, got",
+        ),
+        (
+            {"fault": "latency", "link": "application:", "at": 1},
+            "faults[0].link: must be clients, producers, consumers, applications, peers, all or",
+        ),
+        (
+            {"fault": "latency", "link": 3, "at": 1},
+            "faults[0].link: must be 'clients', 'producers',",
+        ),
         ("kill", "faults[0]: must be a mapping"),
     ],
 )
