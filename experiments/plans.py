@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -74,7 +75,10 @@ def resolve(asked: ScenarioRequest, options: RoundOptions) -> Resolved:
         scenario, seed, plans = None, replayed.seed, [replayed]
     if replayed is not None:
         plans = [as_recorded(plan, replayed) for plan in plans]
-    plans = on_external(plans, options.external)
+    replays = f"--replay {options.replay.root}" if options.replay else ""
+    plans = on_external(
+        plans, options.external, named=shlex.quote(asked.scenario) if asked.scenario else replays
+    )
     return Resolved(plans=plans, options=options, scenario=scenario, seed=seed)
 
 
@@ -221,7 +225,7 @@ def choose_plans(
     ]
 
 
-def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
+def on_external(plans: Sequence[Plan], external: External | None, *, named: str = "") -> list[Plan]:
     """The plans for a cluster that somebody else started; as they are without one.
 
     Raises:
@@ -231,7 +235,7 @@ def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
     from harness.contracts.plan import ExternalPlan
     from harness.plan.build import with_tag
 
-    _refuse_elsewhere(plans, external)
+    _refuse_elsewhere(plans, external, named)
     if external is None:
         return [plan.model_copy(update={"external": None}) for plan in plans]
     file = external.connection.file
@@ -271,7 +275,7 @@ def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
     return [with_tag(plan, plan.run_tag) for plan in found]
 
 
-def _refuse_elsewhere(plans: Sequence[Plan], external: External | None) -> None:
+def _refuse_elsewhere(plans: Sequence[Plan], external: External | None, named: str = "") -> None:
     """Refuse what an application that the user starts cannot have.
 
     Raises:
@@ -282,18 +286,19 @@ def _refuse_elsewhere(plans: Sequence[Plan], external: External | None) -> None:
             if not application.runs_elsewhere:
                 continue
             at = f"applications.{application.name}.run"
+            command = f"brokerstorm run {named or plan.scenario} --cluster FILE"
             if external is None:
                 raise ScenarioError(
                     f"{at}: is missing: without it, you start the program, which needs --cluster FILE",
-                    hint=f"brokerstorm run {plan.scenario} --cluster FILE",
+                    hint=command,
                 )
             if len(plans) > 1:
                 raise ScenarioError(
                     f"{at}: is missing: an application that you start is tested in one round, and this"
                     f" scenario has {len(plans)}",
-                    hint=f"brokerstorm run {plan.scenario} --cluster FILE --variant {plan.variant} --rounds 1"
+                    hint=f"{command} --variant {plan.variant} --rounds 1"
                     if plan.variant
-                    else f"brokerstorm run {plan.scenario} --cluster FILE --rounds 1",
+                    else f"{command} --rounds 1",
                 )
             for step in plan.faults:
                 target = f"{step.get('target', '')} {step.get('link', '')}"
@@ -308,8 +313,9 @@ def _refuse_elsewhere(plans: Sequence[Plan], external: External | None) -> None:
 def _names_application(target: str, application: str) -> bool:
     """Whether the target or link of a fault means instances of an application."""
     own = application.replace(".", "_")
-    words = {"client:application", "applications", f"client:{application}"}
-    prefixes = (f"client:{application}-", f"client:application-{own}", f"application:{application}")
+    names = (f"client:{application}", f"client:application-{own}", f"application:{application}")
+    words = {"client:application", "applications", *names}
+    prefixes = tuple(f"{name}-" for name in names)
     return any(word in words or word.startswith(prefixes) for word in target.split())
 
 

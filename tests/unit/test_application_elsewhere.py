@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from experiments import plans as plans_module
-from experiments.plans import on_external
+from experiments.plans import ScenarioRequest, on_external, resolve
+from experiments.resolved import RoundOptions
 from harness.contracts.plan import ExternalPlan, Plan
 from harness.errors import EnvironmentNotReady, ScenarioError
 from harness.plan.build import build_plan, with_tag
@@ -96,9 +97,24 @@ def test_faults_on_instances_are_refused_in_one_line(
         plans_module._refuse_elsewhere([plan], _THEIRS)
 
 
-def test_a_fault_on_another_client_is_not_refused(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, faults=[{**KILL, "target": "client:billings"}])
+@pytest.mark.parametrize(
+    "step",
+    [
+        {**KILL, "target": "client:billings"},
+        {"fault": "partition", "link": "application:billings", "at": 1},
+    ],
+)
+def test_a_fault_on_another_client_is_not_refused(tmp_path: Path, step: dict[str, object]) -> None:
+    plan = plan_of(tmp_path, faults=[step])
     plans_module._refuse_elsewhere([plan], _THEIRS)
+
+
+def test_the_next_command_names_the_file_that_was_given(tmp_path: Path) -> None:
+    """The name inside of it may be of a ready scenario."""
+    path = scenario(tmp_path, application=ELSEWHERE, name="kafka-smoke")
+    with pytest.raises(ScenarioError) as caught:
+        resolve(ScenarioRequest(scenario=str(path)), RoundOptions())
+    assert caught.value.hint == f"brokerstorm run {path} --cluster FILE"
 
 
 class Brokers:
