@@ -77,11 +77,13 @@ class RequestError(AnswerFault[RequestErrorParams]):
         ]
 
     def refusal(self, params: RequestErrorParams, cluster: Cluster) -> str:
+        if reason := super().refusal(params, cluster):
+            return reason
         errors = ability_of(cluster, ChangesAnswers).answer_errors()
-        if errors and params.error not in errors:
+        if params.error not in errors:
             close = did_you_mean(params.error, errors, label="allowed")
             return f"error: answers of {cluster.system} cannot say {params.error!r}; {close}"
-        return super().refusal(params, cluster)
+        return ""
 
     def action(self, params: RequestErrorParams) -> str:
         seen = {

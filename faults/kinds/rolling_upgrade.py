@@ -143,7 +143,7 @@ class _RollingVersion(FaultKind[T]):
         except InvalidVersion:  # a distribution of the user's own
             return ""
         if self.is_wrong(before, to):
-            return f"{params.to} is {self.direction} than {before}: use {self.other}"
+            return f"to: {params.to} is {self.direction} than {before}; use {self.other}"
         return system_of(cluster.system).upgrade_problem(cluster.version, params.to)
 
     def target(self, params: T) -> str:

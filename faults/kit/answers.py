@@ -19,6 +19,8 @@ from harness.errors import did_you_mean
 from harness.protocols.cluster import Cluster, HasPlacement, Proof
 from harness.protocols.network import (
     ANSWERS,
+    AUDIT,
+    CLIENT_ROLES,
     AnswerChange,
     Answered,
     ChangesAnswers,
@@ -128,10 +130,11 @@ class AnswerFault(NetworkFault[P], Generic[P]):
     silences: ClassVar[bool] = False
     how = "answer"
     abilities = (ChangesAnswers, Killable, HasPlacement)
-    needs = NetworkFault.needs | {ANSWERS}
+    needs = NetworkFault.needs | {ANSWERS, CLIENT_ROLES}
 
     def needs_for(self, params: P) -> frozenset[str]:
-        return super().needs_for(params) | {ANSWERS}
+        """With roles, the readers of the log have wires of their own."""
+        return super().needs_for(params) | {ANSWERS, CLIENT_ROLES}
 
     def drawn_from(self, inventory: Inventory) -> Sequence[FaultStep]:
         return drawn_requests(self, inventory)
@@ -146,10 +149,10 @@ class AnswerFault(NetworkFault[P], Generic[P]):
     def refusal(self, params: P, cluster: Cluster) -> str:
         found = ability_of(cluster, ChangesAnswers)
         if not found.answer_errors():
-            return f"answers of {cluster.system} cannot be changed"
+            return f"fault: answers of {cluster.system} cannot be changed"
         change = self.change(params)
         if change.act not in found.answer_acts():
-            return f"{self.kind} means nothing for answers of {cluster.system}"
+            return f"fault: {self.kind} means nothing for answers of {cluster.system}"
         if change.before and "before" not in found.answer_acts():
             return f"answered: before means nothing for answers of {cluster.system}"
         if reason := requests_refusal(params, found.answer_kinds(), cluster, ends_tls=True):
@@ -176,6 +179,8 @@ class AnswerFault(NetworkFault[P], Generic[P]):
     def impaired(
         self, view: ClusterView, targets: tuple[str, ...], params: P, flows: Sequence[Flow]
     ) -> ChangedAnswers:
+        # What readers of the log are answered is the evidence of a run.
+        flows = [flow for flow in flows if flow.wire.source != AUDIT]
         impairment = Impairment(
             self.how,
             delay_s=self.delay_s(params),

@@ -72,6 +72,9 @@ def requests_refusal(
             if kinds
             else "they cannot be distinguished"
         )
+        if "requests" not in params.model_fields_set:
+            default = f"its default {unknown[0]} is not a request of {cluster.system}"
+            return f"requests: is missing, and {default}; {close}"
         return f"requests: no request {unknown[0]!r} of {cluster.system}; {close}"
     if cluster.security is not None and not ends_tls:
         return "requests cannot be distinguished on connections with TLS"

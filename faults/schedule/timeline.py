@@ -168,7 +168,7 @@ def refuse_unsupported(timeline: Timeline, cluster: Cluster) -> None:
             )
         if reason := KINDS[firing.kind].refusal(firing.params, cluster):
             key, _, problem = reason.partition(": ")
-            if key in keys_of(type(firing.params)):
+            if key in ("fault", *keys_of(type(firing.params))):
                 raise ScenarioError(
                     f"faults[{firing.step}].{key}: {problem}",
                     hint="`brokerstorm list faults` shows every kind and its keys",

@@ -32,7 +32,10 @@ How = Literal["hold", "swallow", "delay", "throttle", "reset", "stall", "answer"
 CLIENTS = "clients"
 #: The sources of the wires that only producers, or only consumers, use.
 PRODUCERS, CONSUMERS = "producers", "consumers"
-CLIENT_SOURCES = (CLIENTS, PRODUCERS, CONSUMERS)
+#: The source of the wires that only readers of the log use, where answers can be changed: their
+#: answers are the evidence. The name is the role of their processes.
+AUDIT = "audit"
+CLIENT_SOURCES = (CLIENTS, PRODUCERS, CONSUMERS, AUDIT)
 #: The source of the wires of one instance of an application is the instance's name, which begins
 #: so: ``application-billing-2``.
 INSTANCE = "application-"

@@ -29,10 +29,12 @@ from harness.clusters.docker.wiring import DockerWiring
 from harness.clusters.layout.detours import DetourMap, wires_of_routes
 from harness.clusters.layout.node_layout import Layout, LoopbackWiring
 from harness.clusters.network.proxied import detours_of, toxic_of
+from harness.contracts.worker import ROLES
 from harness.errors import ScenarioError, UsageError
 from harness.protocols.cluster import Endpoint, TopicSettings
 from harness.protocols.network import (
     ANSWERS,
+    AUDIT,
     CLIENT_DETOURS,
     CLIENT_ROLES,
     CLIENTS,
@@ -44,6 +46,7 @@ from harness.protocols.network import (
     Flow,
     Impairment,
     Wire,
+    is_client_source,
 )
 
 BOTH = frozenset({CLIENT_DETOURS, PEER_DETOURS})
@@ -201,6 +204,15 @@ def test_a_link_of_one_role_is_a_wire_of_its_own() -> None:
     assert len(wires_of(flows_of(roles.wires(), ["kafka-1"], "peers", "both"))) == 4
 
 
+def test_readers_of_the_log_have_a_wire_of_their_own_where_answers_can_be_changed() -> None:
+    def sources(needs: frozenset[str]) -> set[str]:
+        return {wire.source for wire in plan(needs=needs).wires() if is_client_source(wire.source)}
+
+    roles = frozenset({CLIENT_DETOURS, CLIENT_ROLES})
+    assert sources(roles | {ANSWERS}) - sources(roles) == {AUDIT}
+    assert AUDIT in ROLES, "the proxy finds the wire by what a process says that it is"
+
+
 @pytest.mark.parametrize(("system", "topology"), CLUSTERS)
 def test_clients_find_the_listener_that_tells_their_roles_apart(system: str, topology: str) -> None:
     roles = plan(system, topology, BOTH | {CLIENT_ROLES})
@@ -318,7 +330,7 @@ def test_needs_follow_from_the_link() -> None:
     stall = {"fault": "request-stall", "requests": ["EndTxn"], "link": "peers"}
     assert needs_of([timeline(stall)]) == {PEER_DETOURS, REQUESTS}
     drop = {"fault": "answer-drop", "requests": ["EndTxn"]}
-    assert needs_of([timeline(drop)]) == {CLIENT_DETOURS, ANSWERS}
+    assert needs_of([timeline(drop)]) == {CLIENT_DETOURS, CLIENT_ROLES, ANSWERS}
     assert needs_of([timeline({"fault": "latency", "link": "producers"})]) == {
         CLIENT_DETOURS,
         CLIENT_ROLES,
@@ -464,7 +476,9 @@ def test_an_act_that_answers_of_a_system_do_not_have_is_refused(
     system: str, kind: AnswerFault[Any], params: Any
 ) -> None:
     cluster = describe_cluster(system, needs=frozenset({CLIENT_DETOURS, ANSWERS}))
-    assert kind.refusal(params, cluster) == f"{kind.kind} means nothing for answers of {system}"
+    assert (
+        kind.refusal(params, cluster) == f"fault: {kind.kind} means nothing for answers of {system}"
+    )
 
 
 @pytest.mark.parametrize(

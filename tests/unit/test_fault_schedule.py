@@ -397,3 +397,38 @@ def test_a_cluster_that_does_not_know_a_value_names_its_key() -> None:
         faults.refuse_unsupported(compiled(step), cluster)
     with pytest.raises(ScenarioError, match=r"^faults\[0\].requests: has too few values, got \[\]"):
         compiled({**step, "requests": []})
+
+
+@pytest.mark.parametrize(
+    ("system", "step", "message"),
+    [
+        (
+            "kafka",
+            {"fault": "answer-reorder", "requests": ["Produce"]},
+            "faults[0].fault: answer-reorder means nothing for answers of kafka",
+        ),
+        (
+            "rabbitmq",
+            {"fault": "close-by-broker"},
+            "faults[0].requests: is missing, and its default SEND is not a request of rabbitmq; allo",
+        ),
+        (
+            "nats",
+            {"fault": "request-error", "requests": ["publish"], "error": "foo"},
+            "faults[0].requests: no request 'publish' of nats; allowed: PUB",
+        ),
+        (
+            "kafka",
+            {"fault": "request-error", "requests": ["Produce"], "error": "foo"},
+            "faults[0].error: answers of kafka cannot say 'foo'; allowed: UNKNOWN_SERVER_ERROR",
+        ),
+    ],
+)
+def test_what_no_cluster_of_the_system_can_do_names_no_way_to_start_one(
+    system: str, step: dict[str, Any], message: str
+) -> None:
+    cluster = describe_cluster(system, needs=frozenset({CLIENT_DETOURS, ANSWERS}))
+    with pytest.raises(ScenarioError) as caught:
+        faults.refuse_unsupported(compiled({**step, "at": 1, "for": 1}), cluster)
+    assert str(caught.value).startswith(message)
+    assert caught.value.hint == "`brokerstorm list faults` shows every kind and its keys"

@@ -1,9 +1,11 @@
-"""The network proxy adds and removes a toxic while a connection cannot be written to."""
+"""The network proxy adds and removes a toxic while a connection cannot be written to, and asks its
+rules in the order in which they came."""
 
 from __future__ import annotations
 
 import shutil
 import socket
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from harness.protocols.cluster import Endpoint
 
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go builds the proxy")
 
+API_VERSIONS = 18
 SWALLOW = {"name": "x", "type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}
 
 
@@ -52,3 +55,21 @@ def test_a_toxic_comes_and_goes_while_the_other_side_reads_nothing(proxy: Proxy)
             accepted.close()  # what is still to be written there cannot be written any more
         proxy.remove(route.name, "x")
         assert proxy.toxics() == {}
+
+
+def test_of_two_rules_about_a_request_the_older_one_decides(proxy: Proxy) -> None:
+    """Names of rules are random, and a run must be repeatable."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        upstream = Endpoint("127.0.0.1", server.getsockname()[1])
+        proxy.wait_up()
+        relay = proxy.open_relay("r", upstream, "kafka", None)
+        rule = {"relays": ["r"], "kinds": [API_VERSIONS], "share": 1.0, "after": -1, "act": "error"}
+        proxy.add_rule({**rule, "name": "b", "code": 7, "instead": True})
+        proxy.add_rule({**rule, "name": "a", "code": 8, "instead": True})
+        with socket.create_connection((relay.host, relay.port)) as client:
+            # ApiVersions version 0: its kind, its version, a number, a client without a name
+            client.sendall(struct.pack(">ihhih", 10, API_VERSIONS, 0, 1, -1))
+            client.settimeout(10)
+            answer = client.recv(100)
+    assert struct.unpack_from(">ih", answer, 4) == (1, 7)
+    assert {name: each["met"] for name, each in proxy.rules().items()} == {"a": 0, "b": 1}

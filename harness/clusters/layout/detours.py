@@ -13,7 +13,7 @@ a proxy:
 Brokers advertise the first address, so no client by-passes it. Where a fault is about some clients
 only, that address is a splitter: it finds out whose each connection is and passes it on to the
 listener of producers (20+N), of consumers (30+N), of the instance of an application (40+N, a port
-each) or of other clients (10+N). Nodes
+each), of readers of the log (50+N, where answers can be changed) or of other clients (10+N). Nodes
 know each other by name (``kafka-2.peer``), and a hosts file a node says what each name means to it
 (``-Djdk.net.hosts.file``), so that every ordered pair of nodes has a way of its own: one node, a
 ring or one direction are sets of pairs.
@@ -30,6 +30,7 @@ from harness.clusters.layout.compose import ClusterLayout, Service
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import (
     ANSWERS,
+    AUDIT,
     CLIENT_DETOURS,
     CLIENT_ROLES,
     CLIENTS,
@@ -47,6 +48,8 @@ _PROXY, _CLIENT, _PAIR, _MOVED, _PER_SOURCE = 100, 100, 120, 210, 9
 _ROLES = {CLIENTS: 10, PRODUCERS: 20, CONSUMERS: 30}
 #: Where the numbers of the addresses for instances of applications begin.
 _INSTANCES = 40
+#: Where those of readers of the log begin, where answers can be changed.
+_AUDIT = 50
 API_PORT = 18474
 
 
@@ -230,9 +233,10 @@ class DetourMap:
         """Source of each wire of clients to a node -> the address of its listeners."""
         if not self.roles:
             return {CLIENTS: self.client_host(target.name)}
+        firsts = {**_ROLES, AUDIT: _AUDIT} if self.answers else _ROLES
         return {
             source: addresses.address(self._block, first + target.number)
-            for source, first in _ROLES.items()
+            for source, first in firsts.items()
         }
 
     def _ports(self, side: str, service: Service) -> list[str]:

@@ -10,9 +10,20 @@ import pytest
 import faults
 from faults.engine.ledger import Ledger
 from faults.kinds.partition import PartitionParams
+from harness.clusters.network.proxied import ProtocolFacts
 from harness.errors import HealError, ScenarioError
 from harness.protocols.cluster import Endpoint
-from harness.protocols.network import CLIENTS, PRODUCERS, Flow, HasDetours, How, Impairment, Wire
+from harness.protocols.network import (
+    AUDIT,
+    CLIENTS,
+    PRODUCERS,
+    Answered,
+    Flow,
+    HasDetours,
+    How,
+    Impairment,
+    Wire,
+)
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
 from tests.unit.fault_cluster import NAMES, StateCluster
@@ -79,6 +90,22 @@ class StateDetours:
         return took_s
 
 
+class AnsweringDetours(ProtocolFacts, StateDetours):
+    """ChangesAnswers, too: every rule has met one request."""
+
+    def __init__(self, sides: Sequence[str]) -> None:
+        ProtocolFacts.__init__(self, "kafka")
+        StateDetours.__init__(self, sides)
+        self.hit: set[str] = set()
+
+    def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
+        super().impair(name, flows, impairment)
+        self.hit = {flow.wire.source for flow in self.applied[name][0]}
+
+    def answered(self, name: str) -> Answered:
+        return Answered(seen=1, met=1)
+
+
 @pytest.fixture
 def detours(cluster: StateCluster, monkeypatch: pytest.MonkeyPatch) -> StateDetours:
     made = StateDetours()
@@ -105,6 +132,17 @@ def test_latency_says_how_much(cluster: StateCluster, detours: StateDetours, run
     rig = Rig(cluster, run, step)
     rig.injector.join(20)
     assert "a request takes 201 ms, 1 ms before" in rig.rows("effect")[0]["evidence"]
+
+
+def test_answers_to_readers_of_the_log_are_not_changed(cluster: StateCluster, run: RunDir) -> None:
+    """They are the evidence of a run: damaged on their way, messages look lost and corrupt."""
+    made = AnsweringDetours((CLIENTS, PRODUCERS, AUDIT))
+    cluster.runtime.detours = made  # type: ignore[attr-defined]
+    step = {"fault": "wrong-bytes", "target": "kafka-1", "requests": ["Fetch"], "at": 0, "for": 0.2}
+    rig = Rig(cluster, run, step)
+    rig.injector.join(20)
+    assert rig.rows("effect")[0]["effective"]
+    assert made.hit == {CLIENTS, PRODUCERS}
 
 
 @pytest.mark.parametrize("connected", [True, False])

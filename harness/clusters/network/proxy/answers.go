@@ -49,6 +49,7 @@ type rule struct {
 	DelayMs int64 `json:"delay_ms"`
 
 	seen, met, unfit atomic.Int64
+	number           int // of its creation: rules are asked in this order
 	mutex            sync.Mutex
 	described        []string
 	over             chan struct{}
@@ -132,6 +133,7 @@ type answers struct {
 	mutex  sync.RWMutex
 	relays map[string]net.Listener
 	rules  map[string]*rule
+	added  int // rules until now
 	asked  *history
 }
 
@@ -177,7 +179,7 @@ func (h *history) of(client string, kind int16) int64 {
 	return h.last[asked{client, kind}]
 }
 
-// of finds the rules for a kind of request on a relay, by their names' order.
+// of finds the rules for a kind of request on a relay, the oldest first.
 func (a *answers) of(relay string, kind int16) []*rule {
 	a.mutex.RLock()
 	defer a.mutex.RUnlock()
@@ -187,7 +189,7 @@ func (a *answers) of(relay string, kind int16) []*rule {
 			found = append(found, each)
 		}
 	}
-	slices.SortFunc(found, func(x, y *rule) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(found, func(x, y *rule) int { return x.number - y.number })
 	return found
 }
 
@@ -295,6 +297,8 @@ func (a *answers) addRule(response http.ResponseWriter, request *http.Request) {
 			return
 		}
 	}
+	a.added++
+	added.number = a.added
 	a.rules[added.Name] = added
 	response.WriteHeader(http.StatusNoContent)
 }
