@@ -18,10 +18,11 @@ from typing import IO, Final
 
 import psutil
 
+from harness.clusters.nodes.processes import end, run_processes
 from harness.connections.redaction import SecretRemover
 from harness.contracts.plan import ApplicationPlan
 from harness.errors import WorkerError
-from harness.owners import RUN_ID
+from harness.owners import ROLE, RUN_ID
 from harness.run.output_files import BoundedFile
 from harness.waiting import wait_until
 
@@ -58,7 +59,7 @@ class ApplicationProcess:
         self.t_start_ns = self.t_end_ns = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._readers: list[threading.Thread] = []
-        self._run_id = ""
+        self._run_id, self._role = "", instance
         self._secrets: SecretRemover | None = None
         self._said_ready = threading.Event()
         self._ended = threading.Event()
@@ -75,7 +76,7 @@ class ApplicationProcess:
             WorkerError: the program cannot be started.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._run_id = env.get(RUN_ID, "")
+        self._run_id, self._role = env.get(RUN_ID, ""), env.get(ROLE, self.instance)
         self._secrets = SecretRemover(secrets) if secrets else None
         self.t_start_ns = time.monotonic_ns()
         self._process = process = self._open(argv, env)
@@ -137,12 +138,18 @@ class ApplicationProcess:
         self._process.wait()
         for reader in self._readers:
             reader.join(_FLUSH_S)
-        self.t_end_ns = time.monotonic_ns()
+        ended_ns = time.monotonic_ns()
         self._after_end()
+        self.t_end_ns = ended_ns  # from now on, the next life may begin
         self._ended.set()
 
     def _after_end(self) -> None:
         """Remove what is left of this life, once its process has ended."""
+        self._kill_group()
+
+    def wait_end(self) -> None:
+        """Wait until nothing is left of this life, whose process has ended."""
+        self._ended.wait(_GONE_S)
 
     @property
     def pid(self) -> int:
@@ -229,18 +236,24 @@ class ApplicationProcess:
         return self.was_killed
 
     def _kill_group(self) -> None:
-        """Kill the process, and the children that are in its process group still."""
+        """Kill the process and every other one of this instance: a child may have a session of its
+        own, and one of a life that has ended would make outputs next to the next life."""
         if self._process is None:
             return
         self._process.kill()
-        for pid in psutil.pids():
-            # the number of the group may be another program's once the process is gone: the mark
-            # decides
-            with contextlib.suppress(psutil.Error, OSError):
-                if pid != self._process.pid and os.getpgid(pid) == self._process.pid:
-                    child = psutil.Process(pid)
-                    if child.environ().get(RUN_ID) == self._run_id:
-                        child.kill()
+        rest = (each for each in run_processes(self._run_id) if self._is_of_instance(each[0].pid))
+        end(rest, timeout_s=_GONE_S)
+
+    def _is_of_instance(self, pid: int) -> bool:
+        """Whether another process than the first one belongs to this instance, by its mark."""
+        assert self._process is not None
+        if pid == self._process.pid:
+            return False
+        try:
+            is_in_group = os.getpgid(pid) == self._process.pid
+            return is_in_group or psutil.Process(pid).environ().get(ROLE) == self._role
+        except (psutil.Error, OSError):
+            return False
 
     def end_text(self) -> str:
         """How it ended, for people."""

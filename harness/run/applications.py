@@ -158,6 +158,8 @@ class Applications:
         """Start the first or next life of an instance."""
         with self._lock:
             before = self._now.get(name)
+            if before:
+                before.wait_end()
             life = before.life + 1 if before else 1
             process = self._new_life(application, name, life)
             values = self._values(application, name)

@@ -16,7 +16,7 @@ from harness.clusters.limits.groups import why_not
 from harness.connections.security import Security, Tls
 from harness.contracts.plan import ApplicationPlan
 from harness.errors import WorkerError
-from harness.owners import marks_of
+from harness.owners import ROLE, marks_of
 from harness.run.application_container import ApplicationContainer
 from harness.run.application_limits import InstanceLimits
 from harness.run.application_process import ApplicationProcess
@@ -52,7 +52,8 @@ PLAN = {
 def started(folder: Path, program: str, **changes: Any) -> ApplicationProcess:
     plan = ApplicationPlan(**{**PLAN, **changes})
     process = ApplicationProcess(plan, "application-billing", 1, folder)
-    process.start([sys.executable, "-c", program], marks_of("20260101-000000-test"))
+    run_id = f"20260101-000000-{folder.name[-20:]}"  # tests run side by side
+    process.start([sys.executable, "-c", program], {**marks_of(run_id), ROLE: process.instance})
     return process
 
 
@@ -175,16 +176,23 @@ def test_one_that_ignores_its_signal_is_killed(tmp_path: Path) -> None:
     assert process.was_killed
 
 
-def test_its_children_end_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["killed", "by itself"])
+@pytest.mark.parametrize("session", ["its own", "the same"])
+def test_its_children_end_with_it(tmp_path: Path, session: str, how: str) -> None:
+    """One that lives on would make outputs next to the next life, and stay when the run is over."""
     program = (
         "import subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        "print(child.pid, 'started', flush=True)\ntime.sleep(60)"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'],"
+        f" start_new_session={session == 'its own'})\n"
+        f"print(child.pid, 'started', flush=True)\ntime.sleep({60 if how == 'killed' else 0})"
     )
     process = started(tmp_path, program)
-    process.wait_ready()
-    child = int((tmp_path / "stdout.log").read_text().split()[0])
-    assert process.kill()
+    assert wait_until(lambda: "started" in told(tmp_path / "stdout.log"), 20, every_s=0.02)
+    child = int(told(tmp_path / "stdout.log").split()[0])
+    if how == "killed":
+        assert process.kill()
+    else:
+        assert wait_until(lambda: process.t_end_ns > 0, 20, every_s=0.02)
 
     def is_gone() -> bool:
         try:
@@ -193,6 +201,11 @@ def test_its_children_end_with_it(tmp_path: Path) -> None:
             return True
 
     assert wait_until(is_gone, 5.0, every_s=0.02)
+
+
+def told(path: Path) -> str:
+    """What a program has printed until now."""
+    return path.read_text() if path.exists() else ""
 
 
 def test_a_program_that_prints_much_keeps_the_disk_free_and_its_last_words(tmp_path: Path) -> None:
