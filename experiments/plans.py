@@ -213,6 +213,7 @@ def choose_plans(
         ScenarioError: settings that the client refuses.
     """
     from harness.plan.build import build_plans
+    from harness.scenario.file import located
 
     if variant and variant not in scenario.variants:
         known = ", ".join(scenario.variants) or "none"
@@ -220,9 +221,11 @@ def choose_plans(
             f"{scenario.name} has no variant {variant!r}", hint=f"its variants: {known}"
         )
     wanted = scenario if rounds is None else scenario.model_copy(update={"rounds": rounds})
-    return [
-        plan for plan in build_plans(wanted, seed=seed) if not variant or plan.variant == variant
-    ]
+    try:
+        plans = build_plans(wanted, seed=seed)
+    except ScenarioError as problem:
+        raise located(scenario, problem) from None
+    return [plan for plan in plans if not variant or plan.variant == variant]
 
 
 def on_external(plans: Sequence[Plan], external: External | None, *, named: str = "") -> list[Plan]:

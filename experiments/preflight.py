@@ -462,7 +462,7 @@ def _with_near_name(text: str, worker: WorkerSpec, spec: ProcessSpec) -> str:
     """The client's own words with the option that they are about, and an option of a similar
     name."""
     option = _named_option(text, spec.client.options)
-    if not option or "did you mean" in text:
+    if not option or "did you mean" in text or f"{option}=" in text:  # it is about the value
         return text
     near = difflib.get_close_matches(option, worker.option_names - {option}, n=1)
     return f"{option}: {text}{f'; did you mean {near[0]}?' if near else ''}"

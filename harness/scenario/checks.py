@@ -34,6 +34,8 @@ from harness.scenario.rate import RateLimit
 from harness.systems import DEFAULT, SYSTEMS, System
 from harness.validation import is_one_line
 
+#: The name of a broker setting.
+_SETTING = re.compile(r"[A-Za-z0-9_.-]+")
 #: Streams of a scenario in all: each is a file handle, a line of the audit and a row of the report.
 MAX_STREAMS = 10_000
 
@@ -160,7 +162,7 @@ def problems(
         able = ", ".join(name for name, each in SYSTEMS.items() if each.reads_replicas)
         yield (
             ("audit",),
-            f"is leader: the replicas of {system.name} cannot be read one by one, unlike those of {able} can",
+            f"is not possible on {system.name}; write leader: replicas can be read on {able}",
         )
     yield from _application_problems(scenario)
     yield from _client_problems(scenario, clients)
@@ -251,7 +253,12 @@ def _config_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
                 )
     for key, value in cluster.config.items():
         option = setting_name(key)
-        if not is_one_line(f"{option}={value}"):
+        if not _SETTING.fullmatch(option):
+            yield (
+                ("cluster", "config", option),
+                "is not a name of a setting: letters, digits, . _ and -",
+            )
+        elif not is_one_line(f"{option}={value}"):
             yield (
                 ("cluster", "config", option),
                 "is not a setting of one line; a broker reads a second one",

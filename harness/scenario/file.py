@@ -395,6 +395,23 @@ def option_place(scenario: Scenario, variant: str, process: str, option: str) ->
     return found
 
 
+def located(scenario: Scenario, problem: ScenarioError) -> ScenarioError:
+    """A problem of a plan that begins with a key, such as ``load.producers.p.options: ...``, with
+    the place where the key was written; unchanged if it was not."""
+    source: Source | None = scenario._source
+    if source is None:
+        return problem
+    key = str(problem).partition(": ")[0]
+    found = [
+        place
+        for location, place in source.places.items()
+        if key == dotted(location[3:] if location[:1] == ("variants",) else location)
+    ]
+    if len(found) != 1:  # a variant has the key, too: which one is wrong is not known
+        return problem
+    return ScenarioError(f"{found[0]}: {problem}", hint=problem.hint)
+
+
 def fault_problem(scenario: Scenario, variant: str, problem: ScenarioError) -> ScenarioError:
     """A problem of a fault step that only the clients of a plan show, with the place where the step
     was written: ``file:line``."""

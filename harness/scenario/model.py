@@ -57,9 +57,17 @@ if TYPE_CHECKING:
     TopologyName: TypeAlias = str
 else:
     SystemName = Literal[tuple(SYSTEMS)]
-    TopologyName = Literal[
-        ("", *(name for system in SYSTEMS.values() for name in system.topologies))
-    ]
+    _TOPOLOGIES = ("", *(name for system in SYSTEMS.values() for name in system.topologies))
+    TopologyName = Annotated[Literal[_TOPOLOGIES], BeforeValidator(lambda name: _topology(name))]
+
+
+def _topology(name: object) -> object:
+    """Check the name of a topology; which ones a system has is checked later."""
+    if isinstance(name, str) and name not in _TOPOLOGIES:
+        owners = [system for system in SYSTEMS.values() if system.topologies]
+        known = "; ".join(f"{each.name}: {', '.join(each.topologies)}" for each in owners)
+        raise ValueError(f"must be a topology ({known}; other systems have one: leave it out)")
+    return name
 
 
 def _elsewhere(attribute: str) -> str:

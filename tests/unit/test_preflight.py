@@ -8,10 +8,12 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cli import main
+from experiments import preflight as preflight_module
 from experiments.plans import ScenarioRequest, choose_plans, read_scenario, resolve
 from experiments.preflight import Preflight, preflight
 from experiments.resolved import RoundOptions
@@ -132,6 +134,14 @@ def test_broker_settings_that_the_runtime_owns_are_refused_at_once_each_with_its
             "name: x\nsystem: qpid\nload: {producers: {p: {client: pika, options: {hartbeat: 5}}}}\n",
             "has no option hartbeat; did you mean heartbeat?",
         ),
+        *(
+            (
+                "name: x\nsystem: rabbitmq\nload: {producers: {p: {client: pika}}, consumers: "
+                f"{{c: {{client: pika, options: {{prefetch_count: {value}}}}}}}}}\n",
+                f"prefetch_count={value} must be a whole number from 0 to 65535",
+            )
+            for value in (-1, 1.5, 65536)
+        ),
     ],
 )
 def test_an_option_that_a_client_refuses_is_found_without_a_broker(
@@ -139,6 +149,22 @@ def test_an_option_that_a_client_refuses_is_found_without_a_broker(
 ) -> None:
     assert main(["plan", scenario(tmp_path, text)]) == Exit.USAGE
     assert said in capsys.readouterr().err
+
+
+def test_a_value_that_is_out_of_range_has_its_line_and_no_other_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        "name: x\nsystem: rabbitmq\nload:\n  producers:\n    p:\n      options: {DeliveryMode: 3}\n"
+    )
+    path = scenario(tmp_path, text)
+    assert main(["plan", path]) == Exit.USAGE
+    said = f"{path}:6: load.producers.p.options: DeliveryMode=3: must be 1 (transient) or 2"
+    assert said in capsys.readouterr().err
+    worker, spec = load_worker("pika"), SimpleNamespace()
+    spec.client = SimpleNamespace(options={"confirms": 9})
+    told = "pika: confirms=9 must be 0 or 1"
+    assert preflight_module._with_near_name(told, worker, spec) == told  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("command", ["plan", "doctor", "run"])

@@ -366,6 +366,18 @@ BAD = [
         "min.insync.replicas: must be 1, 2 or 3",
     ),
     (
+        "name: x\nsystem: rabbitmq\ncluster: {topology: mirrored}\n",
+        "cluster.topology: must be a topology (pulsar: small, bookies-3; qpid: node, memory, group; other",
+    ),
+    (
+        "name: x\ncluster: {config: {a b: 1}}\n",
+        "cluster.config.a b: is not a name of a setting: letters, digits, . _ and -, got 1",
+    ),
+    (
+        "name: x\nsystem: rabbitmq\naudit: every-replica\n",
+        "audit: is not possible on rabbitmq, got 'every-replica'; write leader: replicas can be read on",
+    ),
+    (
         "name: x\ncluster: {version: 4.1}\n",
         "cluster.version: must be text (put it in quotes), got 4.1",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 import os
 import ssl
 import time
@@ -25,6 +26,7 @@ _OWN: Mapping[str, Mapping[str, int]] = {
     "producer": {"transacted": 0, "confirms": 0, "mandatory": 0, "delivery_mode": 2},
     "consumer": {"prefetch_count": 0},
 }
+_MOST = 0xFFFF
 #: Of what the cluster asks; see worker.toml.
 _SECURE = {"tls", "ca", "certificate", "key", "key_password", "any_host", "user", "password"}
 #: The harness says where the brokers are and who the client is.
@@ -57,7 +59,7 @@ class Options:
             if name in _SECURE:
                 continue
             if name in self.own:
-                self.own[name] = int(_number(name, text))
+                self.own[name] = _own(name, text)
             elif name in known:
                 self.of_connection[name] = _value(name, text)
             else:
@@ -73,11 +75,22 @@ def _value(name: str, text: str) -> Any:
     return int(number) if number == int(number) else number
 
 
+def _own(name: str, text: str) -> int:
+    """A number of the application itself: a short of the protocol at most."""
+    number = _number(name, text)
+    if not 0 <= number <= _MOST or number != int(number):
+        raise WorkerFailure(f"pika: {name}={text} must be a whole number from 0 to {_MOST}")
+    return int(number)
+
+
 def _number(name: str, text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise WorkerFailure(f"pika: {name}={text} must be a number") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise WorkerFailure(f"pika: {name}={text} must be a number")
+    return number
 
 
 class AmqpConnection:
