@@ -70,8 +70,9 @@ _POLL_S: Final = 1.0
 _STEPS: Final = 5
 #: A budget with which a hunt plays one round.
 _ONE_ROUND_S: Final = 20.0
-#: Exit codes of a hunt or a run that played its rounds, or was ended by SIGINT.
-_ENDS: Final = (Exit.PASS, Exit.FAIL, Exit.UNKNOWN, Exit.INTERRUPTED)
+#: Exit codes of a hunt or a run that played its rounds, or was ended by SIGINT; the last one if it
+#: was ending by itself at that moment.
+_ENDS: Final = (Exit.PASS, Exit.FAIL, Exit.UNKNOWN, Exit.INTERRUPTED, -signal.SIGINT)
 #: No round is shorter.
 _SHORTEST_ROUND_S: Final = 11
 

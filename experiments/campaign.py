@@ -22,7 +22,7 @@ from harness.clusters import BrokerCluster
 from harness.contracts import read_document
 from harness.contracts.plan import Plan, RateStep
 from harness.contracts.rows import Manifest
-from harness.errors import NO_SPACE, BrokerstormError, EnvironmentNotReady, HealError
+from harness.errors import NO_SPACE, BrokerstormError, EnvironmentNotReady, HealError, WorkerError
 from harness.plan.rates import is_open, rate_words
 from harness.protocols.cluster import Cluster
 from harness.protocols.faulting import FaultInjector
@@ -225,7 +225,12 @@ class CampaignRunner:
                 hosts=load,
                 before=before,
             )
-            outcome = live.resume(goes_on=goes_on) if before else live.execute()
+            try:
+                outcome = live.resume(goes_on=goes_on) if before else live.execute()
+            except WorkerError:
+                if not is_last:  # a hunt plays another round after a client that refuses to start
+                    self._delete_topics(plan)
+                raise
             self._end_on_cluster(plan, outcome, is_last=is_last)
             if not self._interrupts.hurry.is_set():  # else `analyze` does it
                 self.progress.phase("seal", "raw rows to Parquet")

@@ -14,7 +14,7 @@ from experiments.campaign import CampaignRunner
 from experiments.experiment import RoundRequest, Rounds
 from experiments.resolved import Resolved, RoundOptions
 from experiments.variants import one_after_the_other
-from harness.errors import Interrupted
+from harness.errors import Interrupted, WorkerError
 from harness.run.interrupts import Interrupts
 from harness.run.lifecycle import RunOutcome
 from harness.rundir import RunDir
@@ -74,6 +74,22 @@ class Opened:
 
     def down(self) -> None:
         self.log.append("down")
+
+
+def test_a_round_after_a_client_that_refused_to_start_gets_fresh_topics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise WorkerError("AckEvery=50 requires one topic")
+
+    campaign = Campaign(tmp_path, Interrupts(), [])
+    monkeypatch.setattr(module, "LiveRun", lambda *_, **__: SimpleNamespace(execute=refuse))
+    monkeypatch.setattr(
+        module, "drop_topics", lambda admin, plan: campaign.log.append("topics deleted")
+    )
+    with pytest.raises(WorkerError):
+        campaign.run_round(PLAN, RunDir(tmp_path / "1"), is_last=False)
+    assert campaign.log == ["up", "topics deleted"]
 
 
 def test_sealing_and_judging_are_phases_too(
