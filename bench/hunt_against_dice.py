@@ -56,12 +56,22 @@ BUGS: Final[Mapping[str, tuple[str, str, str]]] = {
     "franz-go-777": ("franz-go@1.17.0", "kafka", "hang"),
     "franz-go-endtxn": ("franz-go@1.21.5", "kafka", "mixed-transaction"),
     "librdkafka-4736": ("confluent-kafka@2.4.0", "kafka", "client-died"),
+    "librdkafka-4953": ("confluent-kafka@2.16.1", "kafka", "write-duplicate"),
+    "librdkafka-crc": ("confluent-kafka@2.16.1", "kafka", "client-died"),
     "nats.go-1812": ("nats.go@1.39.1", "nats", "hang"),
     "amqp091-go-nack": ("amqp091-go@1.16.0", "rabbitmq", "acked-lost"),
+    "amqp091-go-183": ("amqp091-go@1.7.0", "qpid", "hang"),
+    "qpid-2703": ("qpid-jms-legacy@qpid-client 0.12", "qpid", "acked-lost"),
+    "pulsar-18911": ("pulsar-client-java@2.11.4", "pulsar", "premature-redelivery"),
     "pulsar-client-228": ("pulsar-client@3.1.0", "pulsar", "backlog-stuck"),
+    "pulsar-client-go-1252": ("pulsar-client-go@0.13.0", "pulsar", "dedup-silent-loss"),
     "pulsar-client-go-1181": ("pulsar-client-go@0.12.0", "pulsar", "backlog-stuck"),
     "pulsar-client-go-1332": ("pulsar-client-go@0.16.0", "pulsar", "hang"),
     "pulsar-client-577": ("pulsar-client@3.12.0", "pulsar", "backlog-stuck"),
+}
+#: Bug -> settings of the brokers that it needs, in both arms; a hunt does not change brokers.
+_SETTINGS: Final[Mapping[str, Sequence[str]]] = {
+    "pulsar-client-go-1252": ["cluster.config.brokerDeduplicationEnabled=true"],
 }
 #: Seconds from one fault of a mix to the next, and until the first one.
 _EVERY_S, _FROM_S = 3, 1
@@ -113,6 +123,7 @@ def hunted(bug: str, seed: int, budget_s: float, runs: Path) -> BugSearch:
     words = ["hunt", "--client", client, "--system", system, "--reference", "none"]
     words += ["--budget", f"{budget_s:g}s"]
     words += [word for cls in CLASSES if cls != wanted for word in ("--known", cls)]
+    words += [word for each in _SETTINGS.get(bug, ()) for word in ("--set", each)]
     return _played(bug, "hunt", seed, words, budget_s, runs)
 
 

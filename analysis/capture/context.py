@@ -517,6 +517,11 @@ class Context:
         groups = [group for group in self.lane_groups if group.topic in topics]
         return [lane for group in groups for lane in range(group.first, group.first + group.count)]
 
+    def stays_full(self, topic: str) -> bool:
+        """Whether a consumer settles none of the messages that a queue gives it."""
+        own = (each for each in self.sessions.values() if topic in each.topics)
+        return any(each.reading.settle == "none" for each in own)
+
     def topic_streams(self, topic: str) -> range:
         """Stream ids of a topic, by partition."""
         own = [

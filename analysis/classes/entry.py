@@ -58,6 +58,7 @@ ASKS: Final[Mapping[str, str]] = {
     "fixed-lanes": "the client chose every partition",
     "deadlines": "no deadline of a send is known",
     "silence-limit": "no limit is set for the time without a delivery",
+    "emptied-queues": "a consumer of each queue settles nothing, so all messages remain",
     "payload-checks": "no payload was checked",
     "ack-positions": "no acknowledgement names a position",
     "settlements": "nothing was acknowledged or committed",

@@ -102,7 +102,7 @@ LIVENESS: Final = (
         rank=185,
         breaks=(ALWAYS,),
         needs=("readiness-restored",),
-        asks=("consumers", "silence-limit"),
+        asks=("consumers", "silence-limit", "emptied-queues"),
         sentence="messages stayed in the backlog to the end, and the connected consumers received none",
         example="last delivery at 21.4 s, 312 messages waiting, consumers connected until 52.0 s",
         explanation=(
@@ -110,7 +110,8 @@ LIVENESS: Final = (
             "than the limit (limits.stall) before that, it delivered nothing although consumers "
             "were connected. Time in which a fault was active or the process of the consumer did "
             "not run is subtracted. In a log, only messages that were never delivered count; "
-            "refused messages are refused-not-redelivered."
+            "refused messages are refused-not-redelivered. A queue is not judged if one of its "
+            "consumers settles nothing (settle: none), because its messages remain."
         ),
         unit="windows",
     ),

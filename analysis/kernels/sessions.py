@@ -220,11 +220,17 @@ def _settled_one_by_one(
 def _refuse(
     history: BucketHistory, session: int, given: Array, own: Array, fate: Array, fate_ns: Array
 ) -> None:
-    """A nack gives back the delivery before it, whatever is acknowledged later."""
+    """A nack gives back the delivery before it, whatever is acknowledged later.
+
+    Every bucket has the nack, and one of them the delivery: the others lack a row between.
+    """
     table = history.bucket.deliveries
     low, high = (int(np.searchsorted(table["session"], session, side=s)) for s in ("left", "right"))
     nacks = np.flatnonzero(table["event"][low:high] == Event.NACK) + low
     at = np.searchsorted(given, nacks) - 1
     nacks, at = nacks[at >= 0], at[at >= 0]
+    ordinal = table["ordinal"]
+    is_next = ordinal[nacks] - ordinal[given[at]] == nacks - given[at]
+    nacks, at = nacks[is_next], at[is_next]
     fate[own[at]] = Fate.GIVEN_BACK
     fate_ns[own[at]] = table["t_ns"][nacks]

@@ -74,6 +74,8 @@ def _of_queue(history: BucketHistory, stream: int, waiting: int) -> list[Silence
     """Sessions that hang; if none does, the queue as a whole if it was silent."""
     context = history.context
     topic = context.stream_name(stream).rpartition("-")[0]
+    if context.stays_full(topic):
+        return []
     silences = [
         _silence(history, session, stream, waiting)
         for session in context.sessions.values()

@@ -74,6 +74,8 @@ def _of_queues(context: Context, queues: Sequence[int]) -> str:
     rule = "a queue is judged by what remains after the drain and by the silence before it"
     if context.has_offsets:  # bounds are positions there, and do not say how many messages remained
         return f"{rule}, which was no longer than limits.stall ({context.stall_ns / 1e9:g} s) if any remained"
+    if any(context.stays_full(context.stream_name(each).rpartition("-")[0]) for each in queues):
+        return f"{rule}, and not at all if a consumer settles nothing"
     left = sum(context.stream_bounds(stream).read_to for stream in queues)
     remained = f"{count_of(left, 'message')} remained" if left else "nothing remained"
     more = (

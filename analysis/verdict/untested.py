@@ -31,6 +31,10 @@ _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
     "fixed-lanes": lambda context, counts: any(g.mode != "routed" for g in context.lane_groups),
     "deadlines": lambda context, counts: any(i.deadline_ns for i in context.instances.values()),
     "silence-limit": lambda context, counts: context.stall_ns > 0,
+    "emptied-queues": lambda context, counts: (
+        not context.has_queues
+        or any(not context.stays_full(name.rpartition("-")[0]) for name in context.streams)
+    ),
     "client-sequence": lambda context, counts: counts.get("numbered_rows", 0) > 0,
     "ignored-results": lambda context, counts: _any_results(context, "ignored"),
     "resent": lambda context, counts: _any_results(context, "resent"),

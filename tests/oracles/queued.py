@@ -276,9 +276,10 @@ def silent(facts: Facts) -> list[Hit]:
     for stream in sorted({r["stream"] for r in facts.log if facts.visible(r)}):
         topic = context.stream_name(stream).rpartition("-")[0]
         found = []
-        for session in context.sessions.values():
-            if topic not in session.topics:
-                continue
+        readers = [each for each in context.sessions.values() if topic in each.topics]
+        if any(each.reading.settle == "none" for each in readers):
+            continue
+        for session in readers:
             told = [
                 r
                 for r in facts.deliveries

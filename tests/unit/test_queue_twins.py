@@ -8,8 +8,9 @@ import pytest
 
 from analysis.classes import status_of
 from analysis.findings import Status
+from analysis.verdict.untested import untested
 from harness.records import Event
-from tests.oracles.judging import context_from, judged, labels
+from tests.oracles.judging import context_from, judged, judged_tables, labels
 from tests.planted.pairs import Found, Pair, found
 from tests.planted.plans import build_plan
 from tests.planted.queue_stories import (
@@ -71,11 +72,13 @@ def given_again(*, confirmed: bool = True, timeout_s: float = 30.0, fault: bool 
     return h.at(23_000).deliver(2, position=3, session=2).acked(3, session=2)
 
 
-def silent(*given: int, event: tuple[Event, ...], for_s: float = 20.0) -> History:
+def silent(
+    *given: int, event: tuple[Event, ...], for_s: float = 20.0, settle: str = "transacted"
+) -> History:
     """Delivered and ended as told at 2 s, then nothing until the session is closed; what is left
     remains."""
-    h = queue().deliver(*given, at_ms=1_500).ends(*event, at_ms=2_000)
-    h.log(*(seq for seq in range(6) if event == BACK or seq not in given))
+    h = queue(settle).deliver(*given, at_ms=1_500).ends(*event, at_ms=2_000)
+    h.log(*(seq for seq in range(6) if BACK == event or settle == "none" or seq not in given))
     h.workers["c-1"] = {"t_start_ns": EPOCH_NS, "t_end_ns": EPOCH_NS + round((2 + for_s) * 1e9)}
     h.manifest["drained"] = False
     return h
@@ -241,6 +244,25 @@ def test_a_dead_letter_is_where_its_queue_moves_it() -> None:
     assert refused_for_good() == {("lost-after-rollback", "rolled back")}
     assert refused_for_good(is_read=False) == set(), "it may be in the part that was not read"
     assert refused_for_good(drained=False) == set(), "it may be on the way"
+
+
+def test_a_queue_whose_consumer_settles_nothing_is_not_stuck_and_was_not_tested() -> None:
+    for settle, is_judged in (("auto", True), ("none", False)):
+        h = silent(0, 1, event=(), settle=settle)
+        assert (("backlog-stuck", "") in found(h)) is is_judged
+        assert ("backlog-stuck" not in untested(context_from(h), {})) is is_judged
+
+
+def test_a_refusal_of_a_message_that_another_bucket_holds_gives_back_nothing() -> None:
+    h = queue("ack", partitions=2).sent(1, partition=1)
+    h.deliver(0, 1, 2, 3, 4, 5).deliver(0, partition=1).ends(Event.NACK)
+    h.deliver(0, partition=1).ends(Event.ACK_CALLED, Event.ACK_CONFIRMED)
+    assert {label[:2] for label in labels(judged(h))} == {("delivery-duplicate", "after rollback")}
+    tables = h.tables()
+    for table, key, other in (("sends", "lane", 1), ("deliveries", "stream", 2)):
+        is_ours = tables[table][key] != other
+        tables[table] = {name: column[is_ours] for name, column in tables[table].items()}
+    assert not labels(judged_tables(tables, context_from(h)))
 
 
 def test_what_a_queue_had_given_out_when_it_was_recreated_is_no_loss() -> None:
