@@ -17,6 +17,7 @@ from functools import partial
 from itertools import count
 from typing import Final
 
+from analysis.findings import Status
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy
 from experiments.hunt.changes import Choices, changed
 from experiments.hunt.conduct import STRANGE
@@ -431,14 +432,26 @@ class Hunt:
         """Return the weight of an entry: the rarer its features are and the less often it was
         chosen, the larger.
 
-        Only the rarest feature of a kind counts: fifty lines of a log are one event.
+        Only the rarest feature of a kind counts: fifty lines of a log are one event. Violations
+        that are known, or were found before, do not count: another one would not be reported.
         """
+        over = self.known.union(*(each.what for each in self.found))
         rarest: dict[str, float] = {}
         for feature in entry.features:
+            if _is_violation_of(over, feature):
+                continue
             kind = feature.partition(" ")[0]
             rarest[kind] = max(rarest.get(kind, 0.0), 1 / self.seen[feature])
         rarity = sum(_WEIGHTS.get(kind, 1.0) * rare for kind, rare in rarest.items())
         return (_LEAST_ENERGY + rarity) / (1 + entry.chosen)
+
+
+def _is_violation_of(classes: frozenset[str], feature: str) -> bool:
+    """Whether a feature is a violation by one of some classes, or a kind of it."""
+    word, _, rest = feature.partition(" ")
+    cls, _, status = rest.partition(" ")
+    is_it = word == "split" or (word == "class" and status == Status.VIOLATION.value)
+    return is_it and cls in classes
 
 
 def _least_common(new: Iterable[str]) -> str:

@@ -238,6 +238,17 @@ def test_a_rare_feature_gets_more_rounds() -> None:
     assert hunting._energy(replace(rare, chosen=1)) < hunting._energy(rare)
 
 
+def test_a_violation_that_is_not_looked_for_attracts_no_rounds() -> None:
+    hunting = Rounds().hunt(rounds_at_most=1)
+    features = ("class hang violation", "split hang to the end")
+    entry = CorpusEntry(scenario=SCENARIO, seed=1, features=features)
+    hunting.seen.update((*features, "class hang permitted"))
+    before = hunting._energy(entry)
+    hunting.known = frozenset({"hang"})
+    assert hunting._energy(entry) < before / 5
+    assert hunting._energy(replace(entry, features=("class hang permitted",))) > before / 2
+
+
 def test_many_lines_of_a_log_weigh_less_than_one_anomaly() -> None:
     hunting = Rounds().hunt(rounds_at_most=1)
     lines = tuple(f"log client line {number}" for number in range(50))
