@@ -38,6 +38,9 @@ REPEATS: Final = 3
 _DRAWS: Final = 200
 #: Part of the rounds that have many changes of the first scenario.
 _EXPLORES: Final = 0.5
+#: Until so many rounds were judged, all explore: almost every round is new then, so features do not
+#: tell which scenario to change.
+_EXPLORED_FIRST: Final = 10
 #: Of an entry whose features all other rounds have.
 _LEAST_ENERGY: Final = 0.1
 #: Kind of feature (its first word) -> its weight; 1 for others. Anomalies are near what is looked
@@ -386,14 +389,15 @@ class Hunt:
         """Return a changed entry that can be played and was not played before; None = none was
         found.
 
-        About half of the rounds explore: they change many settings of the first scenario at once,
-        so that within tens of rounds most pairs of faults and settings were together in one.
+        The first rounds, and about half of the later ones, explore: they change many settings of
+        the first scenario at once, so that within tens of rounds most pairs of faults and settings
+        were together in one.
         """
         rng = random.Random(f"{self.seed}:{number}")
         donors = [each.scenario for each in self.entries]
         seed = self.seed + number
         for _ in range(_DRAWS):
-            explores = rng.random() < _EXPLORES
+            explores = rng.random() < _EXPLORES or self.judged < _EXPLORED_FIRST
             at = rng.choices(range(len(self.entries)), [*map(self._energy, self.entries)])[0]
             at = 0 if explores else at
             parent = self.entries[at]

@@ -219,6 +219,13 @@ def test_half_of_the_rounds_explore_and_all_have_several_faults() -> None:
     assert sum(load != SCENARIO["load"] for load in loads) > 5
 
 
+def test_the_first_rounds_change_the_first_scenario() -> None:
+    hunting = Rounds(features=lambda data: [name_of(data)]).hunt(rounds_at_most=30)
+    first, *others = hunting.entries
+    assert {each.parent for each in others[:9]} == {first.name}
+    assert {each.parent for each in others[9:]} > {first.name}
+
+
 def test_the_same_seed_and_outcomes_ask_for_the_same_rounds() -> None:
     first, second, other = (Rounds(features=kinds_of) for _ in range(3))
     first.hunt()
