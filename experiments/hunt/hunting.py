@@ -70,6 +70,9 @@ _LIMITS: Final = {"recovery": 40, "drain": 30, "unbounded_call": 15}
 _COSTLY: Final = frozenset(
     {"synced-disk", "slow-volume", "data-volume", "memory-group", "own-clocks"}
 )
+#: After so many milliseconds, a message that was refused is delivered again to consumers that share
+#: a topic.
+_REDELIVERY_MS: Final = 1000
 #: Steps of a kind of fault that are drawn to see whether it can be injected.
 _STEPS: Final = 5
 #: Part of the budget that searches for the smallest scenarios may take.
@@ -362,18 +365,20 @@ def _worker_of(client: str, option: str = "--client") -> tuple[WorkerSpec | None
 
 
 def _use(data: Document, worker: WorkerSpec | None, version: str) -> None:
-    """Let every producer and consumer use one client, with settings that lose nothing and without
-    values that its worker does not have; without one, the scenario stays as it is."""
+    """Let every producer and consumer use one client, with settings that lose nothing and let
+    several consumers share a topic, and without values that its worker does not have; without one,
+    the scenario stays as it is."""
     if worker is None:
         return
-    settings = {"producers": worker.contract.durable, "consumers": {}}
+    shared = {key: value.format(ms=_REDELIVERY_MS) for key, value in worker.contract.shared.items()}
     supports = worker.on_system(str(data.get("system", DEFAULT.name))).supports
     for side, role in _ROLES.items():
         for spec in data["load"].get(side, {}).values():
             if role not in worker.roles:
                 continue
             if spec["client"] != worker.library:
-                spec["options"] = {**settings[side]}
+                several = shared if spec.get("count", 1) > 1 else {}
+                spec["options"] = dict(worker.contract.durable if side == "producers" else several)
                 for key in _VALUES[side]:
                     if spec.get(key) not in (None, *supports.get(key, ())):
                         del spec[key]

@@ -27,6 +27,7 @@ from experiments.hunt.features import features_of, masked, power_of_two
 from experiments.hunt.hunting import (
     HuntRequest,
     _most_rounds,
+    _first,
     _prepared,
     _read,
     _remove_capture,
@@ -820,6 +821,14 @@ NOTHING_ELSE: dict[str, Any] = {
 
 def test_a_corpus_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     assert read_corpus(tmp_path / "new", SCENARIO, lambda entry: None) == ([], [])
+
+
+def test_consumers_share_a_topic_with_each_client(tmp_path: Path) -> None:
+    context: Any = SimpleNamespace(run_dir=tmp_path)
+    data = _first(context, HuntRequest(**{**NOTHING_ELSE, "client": "pulsar-client-go"}))
+    consumers = data["load"]["consumers"]
+    assert consumers["stats"]["options"]["Consumer.Type"] == "Shared"
+    assert consumers["billing"]["options"] == {}
 
 
 @pytest.mark.parametrize(
