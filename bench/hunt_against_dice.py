@@ -284,6 +284,7 @@ def table(found: Sequence[BugSearch]) -> list[str]:
     ]
     lines.append("|---|---|---|---|---|---|")
     first: dict[str, dict[str, float]] = {}
+    spent: dict[str, dict[str, float]] = {}
     for bug in dict.fromkeys(each.bug for each in found):
         for arm, _ in _ARMS:
             own = [each for each in found if (each.bug, each.arm) == (bug, arm)]
@@ -292,29 +293,40 @@ def table(found: Sequence[BugSearch]) -> list[str]:
             hits = [each for each in own if each.hit_s is not None]
             played = [each.hit_round or each.rounds for each in hits or own]
             took = [each.hit_s or each.spent_s for each in hits or own]
+            spent.setdefault(bug, {})[arm] = median(played)
             if hits:
                 first.setdefault(bug, {})[arm] = median(played)
             others = Counter(cls for each in own for cls in each.classes if cls != BUGS[bug][2])
             more = ", ".join(f"*{cls}* {n}" for cls, n in others.items()) or "none"
-            spent = f"{median(played):g} | {median(took):.0f}"
+            medians = f"{median(played):g} | {median(took):.0f}"
             share = f"{len(hits)} of {len(own)}"
-            lines.append(f"| `{bug}` | {_WAYS[arm]} | {share} | {spent} | {more} |")
+            lines.append(f"| `{bug}` | {_WAYS[arm]} | {share} | {medians} | {more} |")
     tried = Counter(bug for bug, _ in {(each.bug, each.arm) for each in found})
     both = {bug for bug, ways in tried.items() if ways == len(_ARMS)}
-    return [*lines, "", *_summary({bug: first.get(bug, {}) for bug in both})]
+    return [*lines, "", *_summary({bug: first.get(bug, {}) for bug in both}, spent)]
 
 
-def _summary(first: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+def _summary(
+    first: Mapping[str, Mapping[str, float]], spent: Mapping[str, Mapping[str, float]]
+) -> Iterator[str]:
     """Lines that compare the two ways.
 
     Args:
         first: bug -> way -> the round of its first hit, where it was found.
+        spent: bug -> way -> the same, or the rounds that were played without a hit.
     """
     ratios = [each["hunt"] / each["dice"] for each in first.values() if len(each) == len(_ARMS)]
     if ratios:
         yield (
             f"- Bugs that were found in both ways: {len(ratios)}. The hunt needed "
             f"{median(ratios):.2g} times the rounds in the median."
+        )
+    if found := [spent[bug] for bug, each in first.items() if each]:
+        rounds = median(each["hunt"] / each["dice"] for each in found)
+        yield (
+            f"- Bugs that were found in one way at least: {len(found)}. If a way that did not find a bug "
+            "counts with the rounds that it played, the hunt needed "
+            f"{rounds:.2g} times the rounds in the median."
         )
     for arm, way in _WAYS.items():
         yield f"- Only {way} found: {_names(bug for bug, each in first.items() if [*each] == [arm])}."

@@ -26,8 +26,8 @@ from experiments.hunt.discoveries import found_file, known_bugs, smallest_file, 
 from experiments.hunt.features import features_of, masked, power_of_two
 from experiments.hunt.hunting import (
     HuntRequest,
-    _most_rounds,
     _first,
+    _most_rounds,
     _prepared,
     _read,
     _remove_capture,

@@ -78,7 +78,7 @@ def silent(
     """Delivered and ended as told at 2 s, then nothing until the session is closed; what is left
     remains."""
     h = queue(settle).deliver(*given, at_ms=1_500).ends(*event, at_ms=2_000)
-    h.log(*(seq for seq in range(6) if BACK == event or settle == "none" or seq not in given))
+    h.log(*(seq for seq in range(6) if event == BACK or settle == "none" or seq not in given))
     h.workers["c-1"] = {"t_start_ns": EPOCH_NS, "t_end_ns": EPOCH_NS + round((2 + for_s) * 1e9)}
     h.manifest["drained"] = False
     return h
