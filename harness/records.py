@@ -258,8 +258,8 @@ VALID_FIELD: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A sealed column. ``encoding`` is the Parquet encoding; "dictionary" for columns of few
-    values.
+    """A sealed column. ``encoding`` is the Parquet encoding where values vary; "dictionary" for
+    columns of few values.
 
     ``missing``: what every row has where it was sealed before there was such a column, or imported
     without.

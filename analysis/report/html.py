@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from bokeh.document import Document
 from bokeh.embed import components
 from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -300,6 +301,10 @@ def _embed(drawn: Mapping[str, Chart]) -> tuple[str, dict[str, dict[str, Any]]]:
     Bokeh's own."""
     if not drawn:
         return Markup(""), {}
+    document = Document()
+    with document.models.freeze():  # else Bokeh walks all figures again at each one that is added
+        for chart in drawn.values():
+            document.add_root(chart.plot)
     script, divs = components({key: chart.plot for key, chart in drawn.items()}, wrap_script=False)
     embedded = {
         key: {

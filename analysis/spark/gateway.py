@@ -39,9 +39,20 @@ def open_gateway(conf: SparkConf, log: Path) -> None:
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is None:
+        _drop_sql_converters()
         with log.open("ab") as sink:
             output = {"stdout": sink, "stderr": sink}
             SparkContext._ensure_initialized(gateway=launch_gateway(conf, output))
+
+
+def _drop_sql_converters() -> None:
+    """Remove the converters of pyspark.sql for values that the JVM is given: the ones for NumPy
+    import pandas at their first use, and no value of a NumPy type is given to the JVM here."""
+    from py4j.protocol import INPUT_CONVERTER  # type: ignore[import-untyped]
+
+    INPUT_CONVERTER[:] = [
+        each for each in INPUT_CONVERTER if not type(each).__module__.startswith("pyspark.sql")
+    ]
 
 
 def hush(session: SparkContext) -> None:
@@ -55,7 +66,7 @@ def hush(session: SparkContext) -> None:
 def close(session: SparkContext) -> None:
     """Stop the session and its JVM, which a signal to the whole process group may have ended before
     us."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.core.context import SparkContext
 
     with contextlib.suppress(OSError, Py4JError):  # the JVM may be gone

@@ -24,6 +24,11 @@ def missing_modules(_rows: Iterator[Any]) -> Iterator[tuple[str, str, str]]:
 
 def warm_up(rows: Iterator[Any]) -> Iterator[Any]:
     """Import what a judging task will, before it is needed."""
+    import_for_judging()
+    yield from rows
+
+
+def import_for_judging() -> None:
+    """Import the modules of a judging task."""
     importlib.import_module("pyarrow.parquet")
     importlib.import_module("analysis.spark.task")
-    yield from rows

@@ -74,6 +74,14 @@ _WORKER_MEMORY = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 
+#: A session on this machine: workers import our modules from here, before they are forked
+#: (`analysis.spark.daemon`). A library that had started a thread by then would lack it afterwards.
+_FORKED = {
+    "PYTHONPATH": str(_ROOT),
+    "OPENBLAS_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+
 _LOG4J = """\
 status = error
 rootLogger.level = warn
@@ -155,6 +163,8 @@ def _settings(master: str, folder: Path, java_options: Sequence[str]) -> dict[st
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_MEMORY.items()},
     }
     if is_local(master):
+        settings["spark.python.daemon.module"] = "analysis.spark.daemon"
+        settings |= {f"spark.executorEnv.{name}": value for name, value in _FORKED.items()}
         settings["spark.ui.enabled"] = "false"
         settings["spark.local.dir"] = str(folder / "local")
     if is_local(master) or re.match(r"spark://(127\.|localhost)", master):
@@ -230,7 +240,8 @@ def open_session(
     )
     settings |= {"spark.app.name": "brokerstorm", "spark.driver.memory": _heap()}
     session = _start(master, settings, folder / "driver.log")
-    ship_modules(session)
+    if not is_local(master):
+        ship_modules(session)
     probe_executors(session)
     return session
 
@@ -294,9 +305,11 @@ def _java() -> Java:
 
 
 def _archive(java: Java) -> ClassArchive:
+    """The archive of this installation of Spark: Java ignores one that names jars elsewhere."""
     import pyspark
 
-    return ClassArchive(java, f"spark-{pyspark.__version__}", *_JVM_FLAGS)
+    jars = Path(pyspark.__file__).resolve().parent / "jars"
+    return ClassArchive(java, f"spark-{pyspark.__version__}", *_JVM_FLAGS, str(jars))
 
 
 def _first_line(error: BaseException) -> str:

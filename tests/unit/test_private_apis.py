@@ -18,6 +18,8 @@ from kafka import KafkaAdminClient
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+from py4j.protocol import INPUT_CONVERTER  # type: ignore[import-untyped]
+from pyspark import daemon
 from pyspark.core.context import SparkContext
 from pyspark.java_gateway import launch_gateway
 
@@ -49,6 +51,13 @@ def test_what_the_gateway_of_spark_leans_on() -> None:
     assert "gateway" in parameters(SparkContext._ensure_initialized)
     assert {"conf", "popen_kwargs"} <= parameters(launch_gateway)
     assert "self._accumulatorServer" in inspect.getsource(SparkContext)
+    assert isinstance(INPUT_CONVERTER, list)
+
+
+def test_what_the_daemon_of_spark_leans_on() -> None:
+    """analysis/spark/daemon.py"""
+    assert not parameters(daemon.manager)
+    assert "pid = os.fork()" in inspect.getsource(daemon.manager)
 
 
 def test_what_the_admin_of_a_single_kafka_broker_leans_on() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import pyspark
 import pytest
 
+from analysis.spark import session
 from analysis.spark.session import WarmSession, default_master, is_local, module_files, spark_reason
 from harness.errors import EnvironmentNotReady
 from harness.toolchains.java import ClassArchive, Java
@@ -31,6 +34,30 @@ def test_the_class_archive_is_written_once_for_a_java_and_a_spark(
     assert again.use()[0] == f"-XX:SharedArchiveFile={archive.path}"
     other = ClassArchive(Java(java.path, 21, "21.0.2"), "spark-4.3.0", "-XX:+UseSerialGC")
     assert other.use() == []
+
+
+def test_each_installation_of_spark_has_its_own_class_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java ignores an archive that names jars elsewhere, and says nothing."""
+    java = Java(str(tmp_path / "java"), 17, "17.0.15+6")
+    here = session._archive(java).path
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "pyspark" / "__init__.py"))
+    assert session._archive(java).path != here
+
+
+def test_no_thread_runs_when_workers_are_forked() -> None:
+    """A thread of NumPy's or PyArrow's libraries would be missing in every worker."""
+    count = "import os; print(len(os.listdir('/proc/self/task')))"
+    code = f"import analysis.spark.daemon as d; d.import_for_judging(); {count}"
+    answer = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env={**os.environ, **session._WORKER_MEMORY, **session._FORKED},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout == "1\n"
 
 
 class _TextInTheJvm(Exception):
