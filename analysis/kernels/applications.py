@@ -62,8 +62,10 @@ class ApplicationOutputs:
 
     @cached_property
     def of_stored(self) -> Ints:
-        """Outputs whose input the log holds, by (input, time, place)."""
+        """Outputs whose input the topic holds that the application reads, by (input, time, place).
+        A program may read other topics, too: of their messages nothing is promised."""
         own = np.flatnonzero(self.history.first[self.slot] >= 0)
+        own = own[self._is_of_source(self.slot[own])]
         order = np.lexsort((self.position[own], self.stream[own], self.t_ns[own], self.slot[own]))
         return np.asarray(own[order], np.int64)
 
@@ -78,16 +80,10 @@ class ApplicationOutputs:
 
     @cached_property
     def first_outputs(self) -> Ints:
-        """The first output of each input that the log holds."""
+        """The first output of each input."""
         own = self.of_stored
         new = np.append(True, self.slot[own][1:] != self.slot[own][:-1])[: len(own)]
         return np.asarray(own[new], np.int64)
-
-    @cached_property
-    def first_of_source(self) -> Ints:
-        """The first output of each input that the topic holds which the application reads."""
-        own = self.first_outputs
-        return own[self._is_of_source(self.slot[own])]
 
     def _is_of_source(self, slots: Ints) -> Flags:
         """Whether the topic that the application reads holds messages of which the log has a
@@ -100,7 +96,7 @@ class ApplicationOutputs:
         """How long after they were due inputs of the load had their first output stored, where both
         times are known, by the step (of `flow_grid`) of that output."""
         grid = flow_grid(self.history.context)
-        found, own = Dense(grid.steps), self.first_of_source
+        found, own = Dense(grid.steps), self.first_outputs
         due_ns = self.history.bucket.log.take("t_intended_ns", self.history.first[self.slot[own]])
         known = (self.t_ns[own] > 0) & (due_ns >= max(1, self.history.context.epoch_ns))
         stored_ns = self.t_ns[own][known]
@@ -112,7 +108,7 @@ class ApplicationOutputs:
 
         Empty if the time of an output is not known.
         """
-        history, own = self.history, self.first_of_source
+        history, own = self.history, self.first_outputs
         if not (self.t_ns[own] > 0).all():
             return np.zeros(0, np.int64)
         slots = np.flatnonzero(history.first >= 0)

@@ -28,12 +28,13 @@ def outputs(facts: Facts, application: ApplicationFacts) -> list[Row]:
 
 
 def of_inputs(facts: Facts, application: ApplicationFacts) -> dict[Identity, list[Row]]:
-    """Outputs of each input that the log holds, in the order of time."""
+    """Outputs of each input that its topic holds, in the order of time."""
     found: dict[Identity, list[Row]] = {}
+    sources = facts.context.topic_streams(application.source)
     for row in sorted(
         outputs(facts, application), key=lambda r: (r["t_ns"], r["stream"], r["position"])
     ):
-        if identity(row) in facts.copies:
+        if identity(row) in facts.copies and facts.copies[identity(row)][0]["stream"] in sources:
             found.setdefault(identity(row), []).append(row)
     return found
 
@@ -128,9 +129,9 @@ def output_before_commit(facts: Facts) -> Iterator[Hit]:
     moved = any(fault.details.moved_clocks for fault in facts.context.faults)
     unmet = frozenset({"clocks-kept"} if moved else ())
     for application in facts.context.applications:
-        for row in outputs(facts, application):
+        for row in (each for rows in of_inputs(facts, application).values() for each in rows):
             name = identity(row)
-            if len(facts.copies.get(name, ())) != 1 or name not in own or not row["t_ns"]:
+            if len(facts.copies[name]) != 1 or name not in own or not row["t_ns"]:
                 continue
             transaction = known[own[name]]
             early_ns = transaction["t_asked_ns"] - row["t_ns"] - facts.context.clock_bound_ns

@@ -168,6 +168,16 @@ def test_with_any_number_of_outputs_only_phantoms_are_judged() -> None:
     }
 
 
+def test_nothing_is_promised_about_another_topic_that_the_program_reads() -> None:
+    """A program may join its input with a second topic, and name messages of that one often."""
+    h = plain(0, 1, 2, 2)
+    assert ("input-twice", "promised once") in found(h)
+    (own,) = h.plan.applications
+    elsewhere = own.model_copy(update={"source": "invoices"})
+    h.plan = h.plan.model_copy(update={"applications": [elsewhere]})
+    assert found(h) == {}
+
+
 def test_inputs_of_one_key_in_two_partitions_have_no_order() -> None:
     """Two producers may partition a key differently: positions of two partitions say nothing."""
     h = applied(2, mode="key", application={"order": "key"})
