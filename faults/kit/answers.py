@@ -20,6 +20,7 @@ from harness.protocols.cluster import Cluster, HasPlacement, Proof
 from harness.protocols.network import (
     ANSWERS,
     AUDIT,
+    CLIENT_DETOURS,
     CLIENT_ROLES,
     AnswerChange,
     Answered,
@@ -130,7 +131,7 @@ class AnswerFault(NetworkFault[P], Generic[P]):
     silences: ClassVar[bool] = False
     how = "answer"
     abilities = (ChangesAnswers, Killable, HasPlacement)
-    needs = NetworkFault.needs | {ANSWERS, CLIENT_ROLES}
+    needs = frozenset({ANSWERS, CLIENT_DETOURS, CLIENT_ROLES})
 
     def needs_for(self, params: P) -> frozenset[str]:
         """With roles, the readers of the log have wires of their own."""
