@@ -50,8 +50,9 @@ _BACKOFF_S: Final = (1.0, 16.0)
 #: Outputs do not grow for this long while the group has no lag: nothing more comes.
 QUIET_S: Final = 3.0
 _ASK_S: Final = 0.5
-#: Last positions of a partition that are searched for the last message of a producer, and how long.
-_LAST: Final = 64
+#: Last positions of a partition that are searched for the last message of a producer, more of them
+#: if there is none, and how long.
+_LAST: Final = (64, 4096, 262_144)
 _READ_S: Final = 10.0
 
 
@@ -531,15 +532,19 @@ class _Drain:
         source, admin = self.application.source, self._admin
         if not isinstance(admin, ReadsMessages):
             return dict(admin.end_offsets([source]))
-        ends: dict[str, int] = {}
+        for last in _LAST:
+            ends: dict[str, int] = {}
 
-        def take(message: StoredMessage) -> None:
-            if not is_probe(message, self._plan.run_tag):
-                ends[f"{source}-{message.partition}"] = message.position + 1
+            def take(message: StoredMessage, ends: dict[str, int] = ends) -> None:
+                if not is_probe(message, self._plan.run_tag):
+                    ends[f"{source}-{message.partition}"] = message.position + 1
 
-        bounds = admin.read_messages(source, take, timeout_s=_READ_S, last=_LAST)
-        if not all(bound.is_complete for bound in bounds):
-            raise EnvironmentNotReady(f"the end of {source} cannot be read")
+            bounds = admin.read_messages(source, take, timeout_s=_READ_S, last=last)
+            if not all(bound.is_complete for bound in bounds):
+                raise EnvironmentNotReady(f"the end of {source} cannot be read")
+            # Messages of a transaction that was aborted are not handed over.
+            if all(each.stream in ends or each.end - each.begin < last for each in bounds):
+                break
         return {bound.stream: ends.get(bound.stream, bound.begin) for bound in bounds}
 
     def _lag(self) -> int | None:

@@ -50,6 +50,8 @@ def native(options: Mapping[str, Option]) -> dict[str, str]:
     }
 
 
+_TOPOLOGIES = ("", *(name for system in SYSTEMS.values() for name in system.topologies))
+
 if TYPE_CHECKING:
     from typing import TypeAlias
 
@@ -57,7 +59,6 @@ if TYPE_CHECKING:
     TopologyName: TypeAlias = str
 else:
     SystemName = Literal[tuple(SYSTEMS)]
-    _TOPOLOGIES = ("", *(name for system in SYSTEMS.values() for name in system.topologies))
     TopologyName = Annotated[Literal[_TOPOLOGIES], BeforeValidator(lambda name: _topology(name))]
 
 

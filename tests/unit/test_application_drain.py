@@ -93,3 +93,25 @@ def test_outputs_that_grow_are_waited_for() -> None:
     check = drain(Brokers({"orders-0": 3}))
     assert not check.is_done()
     assert check.why == "its outputs still grow"
+
+
+def test_the_last_input_is_found_before_a_long_transaction_that_was_aborted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Readers of committed data are not given 100 positions at the end; a program may commit only
+    what it was given."""
+    monkeypatch.setattr(applications, "QUIET_S", 0.0)
+    brokers = Brokers({"orders-0": 7})
+
+    def read_messages(
+        topic: str, take: Callable[[StoredMessage], None], *, timeout_s: float, last: int = 0
+    ) -> list[Bounds]:
+        begin = max(0, 107 - last)
+        for position in range(begin, 7):
+            take(StoredMessage(0, position, 0, b"", b"order", ()))
+        return [Bounds(begin=begin, end=107, read_to=107, why="end", stream=f"{topic}-0")]
+
+    monkeypatch.setattr(brokers, "read_messages", read_messages)
+    assert drain(brokers).is_done()
+    brokers.committed = {"orders-0": 6}
+    assert not drain(brokers).is_done()
