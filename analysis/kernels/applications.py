@@ -313,7 +313,10 @@ def _absent(context: Context, application: ApplicationFacts) -> int:
     bounds = [context.stream_bounds(stream) for stream in streams]
     topic = context.topics.index(application.to) if streams else -1
     is_read = all(bound.is_complete for bound in bounds) if bounds else application.outputs_read
-    whole = not context.remade[topic] and all(bound.begin <= 0 for bound in bounds)
+    source = context.topics.index(application.source)
+    # A position that is committed may be one of the former topic of the input's name.
+    is_remade = context.remade[topic] or context.remade[source]
+    whole = not is_remade and all(bound.begin <= 0 for bound in bounds)
     unkept = {
         stream for fault in context.faults if fault.effective for stream in fault.details.unkept
     }

@@ -102,7 +102,8 @@ def missing_evidence(facts: Facts, application: ApplicationFacts) -> set[str]:
     missing = set()
     if any(bound.read_to < bound.end or bound.why == "missing" for bound in bounds):
         missing.add("audit-complete")
-    if any(bound.begin > 0 for bound in bounds) or remade_ns(facts, application.to):
+    is_remade = remade_ns(facts, application.to) or remade_ns(facts, application.source)
+    if any(bound.begin > 0 for bound in bounds) or is_remade:
         missing.add("log-kept")
     if not context.readiness_restored:
         missing.add("readiness-restored")

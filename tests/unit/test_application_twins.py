@@ -269,6 +269,11 @@ def test_nothing_is_skipped_without_evidence() -> None:
     assert statuses(unasked, "input-skipped") == {Status.SUSPECT}
     assert statuses(plain(0, 2).bounds(1, read_to=1), "input-skipped") == {Status.SUSPECT}
     assert statuses(plain(0, 2).bounds(1, begin=1), "input-skipped") == {Status.SUSPECT}
+    for topic in ("orders", "invoices"):
+        recreated = plain(0, 2)
+        remade = {"details": {"remade": [topic]}}
+        recreated.fault("recreate-topic", topic, 1_000, 1_200, **remade)
+        assert statuses(recreated, "input-skipped") == {Status.SUSPECT}
     nameless = made(plain(0, 2), 1, check=Check.FOREIGN)
     nameless.manifest["nameless_outputs"] = {"billing": 1}
     assert statuses(nameless, "input-skipped") == {Status.SUSPECT}
