@@ -130,6 +130,8 @@ def read_texts(root: RunDir) -> Texts:
         name = path.relative_to(run.root).as_posix()
         if is_of_a_bundle(name):
             _take(texts, path, name)
+        elif "/applications/" in f"/{name}":
+            texts.omitted[name] = "what an application wrote may hold data of its users"
         elif not stays_with_the_run(name):
             texts.omitted[name] = "no bundle may hold a file of this name"
     return texts

@@ -248,12 +248,14 @@ def test_a_file_that_a_bundle_does_not_take_is_named(tmp_path: Path) -> None:
         "cluster/qpid-1/derby.log",
         "cluster/qpid-1/conf/passwd",
         "raw/p/heap.hprof",
+        "applications/application-billing-1/stdout.log",
     ]:
         (run.root / name).parent.mkdir(parents=True, exist_ok=True)
         (run.root / name).write_text("text\n")
     made, opened = bundled(run, tmp_path)
     assert (opened.root / "cluster/qpid-1/derby.log").read_text() == "text\n"
     assert made.left_out == [
+        "applications/application-billing-1/stdout.log: what an application wrote may hold data of its users",
         "cluster/qpid-1/conf/passwd: no bundle may hold a file of this name",
         "raw/p/heap.hprof: no bundle may hold a file of this name",
     ]
