@@ -21,7 +21,7 @@ import psutil
 from harness.clusters.nodes.processes import end, run_processes
 from harness.connections.redaction import SecretRemover
 from harness.contracts.plan import ApplicationPlan
-from harness.errors import WorkerError
+from harness.errors import EnvironmentNotReady, WorkerError
 from harness.owners import ROLE, RUN_ID
 from harness.run.output_files import BoundedFile
 from harness.waiting import wait_until
@@ -62,7 +62,8 @@ class ApplicationProcess:
         self._run_id, self._role = "", instance
         self._secrets: SecretRemover | None = None
         self._said_ready = threading.Event()
-        self._ended = threading.Event()
+        #: The process has ended; and nothing is left of this life.
+        self._exited, self._ended = threading.Event(), threading.Event()
 
     def start(
         self, argv: Sequence[str], env: Mapping[str, str], secrets: Sequence[str] = ()
@@ -136,6 +137,7 @@ class ApplicationProcess:
     def _wait(self) -> None:
         assert self._process is not None
         self._process.wait()
+        self._exited.set()
         for reader in self._readers:
             reader.join(_FLUSH_S)
         ended_ns = time.monotonic_ns()
@@ -148,8 +150,10 @@ class ApplicationProcess:
         self._kill_group()
 
     def wait_end(self) -> None:
-        """Wait until nothing is left of this life, whose process has ended."""
-        self._ended.wait(_GONE_S)
+        """Wait until nothing is left of this life, whose process has ended; at once if it never
+        began."""
+        if self._process is not None:
+            self._ended.wait(_GONE_S)
 
     @property
     def pid(self) -> int:
@@ -213,8 +217,8 @@ class ApplicationProcess:
         limit_s = self.plan.stop_within_s if within_s is None else within_s
         if self._process is not None and self.is_alive:
             self._send(self.plan.stop_signal)
-        if self._process is None or self._ended.wait(limit_s):
-            self._kill_group()
+        if self._process is None or self._exited.wait(limit_s):
+            self.wait_end()
             return True
         self.kill()
         return False
@@ -242,7 +246,8 @@ class ApplicationProcess:
             return
         self._process.kill()
         rest = (each for each in run_processes(self._run_id) if self._is_of_instance(each[0].pid))
-        end(rest, timeout_s=_GONE_S)
+        with contextlib.suppress(EnvironmentNotReady):  # one of another user, which `clean` names
+            end(rest, timeout_s=_GONE_S)
 
     def _is_of_instance(self, pid: int) -> bool:
         """Whether another process than the first one belongs to this instance, by its mark."""

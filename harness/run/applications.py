@@ -426,6 +426,8 @@ class Applications:
             thread.start()
         for thread in threads:
             thread.join()
+        for each in self._all:
+            each.wait_end()
         self._drop_limits()
         for source in self.sources.values():
             source.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from harness.connections.security import Security, Tls
 from harness.contracts.plan import ApplicationPlan
 from harness.errors import WorkerError
 from harness.owners import ROLE, marks_of
+from harness.run import application_process
 from harness.run.application_container import ApplicationContainer
 from harness.run.application_limits import InstanceLimits
 from harness.run.application_process import ApplicationProcess
@@ -174,6 +176,18 @@ def test_one_that_ignores_its_signal_is_killed(tmp_path: Path) -> None:
     process.wait_ready()
     assert not process.stop(0.3)
     assert process.was_killed
+
+
+def test_one_that_ends_in_time_was_not_killed_though_its_children_take_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(application_process, "_GONE_S", 0.0)
+    monkeypatch.setattr(application_process, "end", lambda *_, **__: over.wait(20))
+    process = started(tmp_path, "import time\nprint('started', flush=True)\ntime.sleep(60)")
+    process.wait_ready()
+    assert process.stop()
+    over.set()
 
 
 @pytest.mark.parametrize("how", ["killed", "by itself"])
