@@ -28,6 +28,8 @@ DAMAGE = "damage"
 #: The split of what a loss of power took.
 _POWER: Final = "power"
 _SKIPPED: Final = "input-skipped"
+#: An application that checks nothing may read another name of its input than the log holds.
+_NAMED_WRONG: Final = "phantom-output"
 
 
 def believed(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]:
@@ -114,7 +116,7 @@ def _may_explain(history: BucketHistory, hits: Hits, lies: Sequence[Lie]) -> Arr
             continue
         own_time = begun <= lie.until_ns
         if lie.permits == DAMAGE:  # on the way to a consumer only, and not in the log
-            own_time &= hits.delivery >= 0
+            own_time &= (hits.delivery >= 0) | (hits.cls == _NAMED_WRONG)
         elif lie.permits != REPOSITION:
             own_time &= ended >= lie.since_ns
         explained |= own_time

@@ -25,7 +25,7 @@ def is_excused(facts: Facts, hit: Hit) -> bool:
         if permits == "rejoin":  # the oracle of stalls knows which of them
             continue
         if permits == "damage":
-            is_own = hit.split == "in delivery"
+            is_own = hit.split == "in delivery" or hit.cls == "phantom-output"
         else:
             is_own = permits == "reposition" or ended_ns >= since_ns
         if is_own and begun_ns <= until_ns:

@@ -241,6 +241,14 @@ def test_an_early_output_is_not_proved_where_a_fault_set_clocks() -> None:
     assert statuses(jumped, "phantom-output") == {Status.SUSPECT}
 
 
+@pytest.mark.parametrize("permits", ["damage", "reposition"])
+def test_a_name_that_was_damaged_on_its_way_to_the_application_accuses_no_one(permits: str) -> None:
+    """A client that checks nothing passes damaged bytes on."""
+    h = plain(0, 1, 2, 80).fault("wrong-bytes", "kafka-1", 0, 9_000, details={"permits": permits})
+    expected = Status.SUSPECT if permits == "damage" else Status.VIOLATION
+    assert statuses(h, "phantom-output") == {expected}
+
+
 def test_an_output_whose_time_is_not_known_is_not_early() -> None:
     h = uncommitted()
     for row in h.rows["deliveries"]:
