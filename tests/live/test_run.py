@@ -20,6 +20,22 @@ from tests.machine import ORPHANS
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("spark")]
 
 
+FOLLOWED = """
+name: followed
+topics: {orders: {partitions: 3}}
+load:
+  rate: 300
+  duration: 46s
+  warm_up: 1s
+  producers: {shop: {options: {enable.idempotence: true}}}
+faults:
+  - {fault: wrong-bytes, target: all, together: true, requests: [Fetch], share: 0.2, at: 3s, for: 20s}
+  - {fault: request-error, target: all, together: true, requests: [Fetch], error: CORRUPT_MESSAGE,
+     at: 26s, for: 9s}
+require: {rate_ratio: 0.5}
+"""
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[LiveRun]:
     with LiveRun(tmp_path) as live:
@@ -197,3 +213,15 @@ def test_a_broker_that_never_comes_back(tmp_path: Path) -> None:
         assert (document["exit_code"], document["verdict"]) == (code, "unknown")
         assert any("kafka-2" in reason for reason in document["reasons"]), document["reasons"]
         assert live.processes() == []
+
+
+@pytest.mark.slow
+def test_readers_of_the_log_meet_no_false_answers(tmp_path: Path) -> None:
+    """From a load of 45 s on they read during the load. Damaged on their way, messages looked lost
+    and corrupt. Here nothing else fetches, so the faults have no effect."""
+    path, runs = tmp_path / "followed.yaml", tmp_path / "runs"
+    path.write_text(FOLLOWED)
+    said = brokerstorm("--json", "--run-dir", str(runs), "run", str(path), "--runtime", "process")
+    assert said.code == Exit.UNKNOWN, said.err
+    assert said.document["reasons"] == ["none of 2 injected faults had an effect"]
+    assert said.err.count("no Fetch request was seen") == 2
