@@ -210,7 +210,7 @@ def _applications(facts: RunFacts) -> ValidityCheck | None:
     if unknown:
         return ValidityCheck("applications", False, f"outputs are not known: {'; '.join(unknown)}")
     if silent := [each.name for each in planned if not facts.outputs.get(each.name)]:
-        text = f"nothing was seen of what it makes of its input: {_some(silent)} has no output"
+        text = f"no output was found, so nothing is known about inputs: {_some(silent)}"
         return ValidityCheck("applications", False, text)
     names = _some([each.name for each in planned])
     return ValidityCheck(

@@ -180,7 +180,7 @@ class AnswerFault(NetworkFault[P], Generic[P]):
     def impaired(
         self, view: ClusterView, targets: tuple[str, ...], params: P, flows: Sequence[Flow]
     ) -> ChangedAnswers:
-        # What readers of the log are answered is the evidence of a run.
+        # Answers to readers of the log are the evidence of a run.
         flows = [flow for flow in flows if flow.wire.source != AUDIT]
         impairment = Impairment(
             self.how,

@@ -167,7 +167,7 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
                 outputs_read=["billing"],
             ),
         ),
-        "nothing was seen of what it makes of its input: billing has no output",
+        "no output was found, so nothing is known about inputs: billing",
     ),
     "kernel raised": (
         lambda: facts(errors=["bucket 3: ValueError: x"]),
