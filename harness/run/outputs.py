@@ -64,7 +64,7 @@ def record_outputs(
             left_s = max(1.0, end - time.monotonic())
             bounds = source.read(capture.take, timeout_s=left_s)
             manifest.update(outputs_read=[*manifest.content.outputs_read, application.name])
-        except (BrokerstormError, OSError, ValueError) as error:
+        except (BrokerstormError, OSError, ValueError, struct.error) as error:
             manifest.problem("outputs", f"the outputs of {application.name} were not read: {error}")
         finally:
             capture.close(bounds)

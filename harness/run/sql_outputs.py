@@ -38,6 +38,9 @@ _PARTS: Final = 4
 _ANSWER_S: Final = 10.0
 #: How often a thread that waits looks whether it is still wanted.
 _LOOK_S: Final = 0.2
+#: From 2000 to 2200: a number outside is in seconds, microseconds or nanoseconds.
+_TIMES_MS: Final = range(946_684_800_000, 7_258_118_400_000)
+_POSITIONS: Final = range(1 << 63)
 #: Databases that are a file, which a program creates when it first writes.
 _FILES: Final = "sqlite"
 
@@ -245,7 +248,7 @@ class SqlOutputs:
         from sqlalchemy import text
 
         def ask(connection: Connection) -> Iterator[int]:
-            counted = text(f"SELECT COUNT(*) FROM ({self._plan.query}) outputs_until_now")
+            counted = text(f"SELECT COUNT(*) FROM (\n{self._plan.query}\n) outputs_until_now")
             yield int(connection.execute(counted, self._values(counted)).scalar_one())
 
         return next(self._answers(ask, _ANSWER_S))
@@ -298,9 +301,9 @@ class SqlOutputs:
     def _message(self, row: Mapping[str, Any], number: int) -> StoredMessage:
         plan = self._plan
         position = row[plan.position] if plan.position else number
-        if not isinstance(position, int):
+        if type(position) is not int or position not in _POSITIONS:
             raise EnvironmentNotReady(
-                f"{self._key}.position: {plan.position} must be a whole number, got {position!r}"
+                f"{self._key}.position: {plan.position} must be a whole number from 0, got {position!r}"
             )
         value, columns = row_as_output(row)
         t_ms = self._time_ms(row[plan.time]) if plan.time else 0
@@ -314,13 +317,13 @@ class SqlOutputs:
         """
         if value is None:
             return 0
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
         with suppress(ValueError):
             at = datetime.fromisoformat(value) if isinstance(value, str) else value
             if isinstance(at, datetime):
                 at = at if at.tzinfo else at.replace(tzinfo=UTC)
-                return round(at.timestamp() * 1000)
+                at = round(at.timestamp() * 1000)
+            if type(at) is int and at in _TIMES_MS:
+                return at
         raise EnvironmentNotReady(
             f"{self._key}.time: {self._plan.time} must be a timestamp or milliseconds since 1970, "
             f"got {value!r}"

@@ -82,6 +82,11 @@ def test_without_a_column_for_them_there_are_numbers_and_no_times(tmp_path: Path
     assert [(m.position, m.t_ms) for m in found] == [(0, 0), (1, 0), (2, 0)]
 
 
+def test_a_query_may_end_with_a_comment(tmp_path: Path) -> None:
+    fill(tmp_path / "invoices.db")
+    assert outputs(tmp_path, query=f"{QUERY} -- of this run").size() == 3
+
+
 def test_rows_before_the_run_are_refused_unless_it_is_resumed(tmp_path: Path) -> None:
     fill(tmp_path / "invoices.db")
     with pytest.raises(EnvironmentNotReady) as caught:
@@ -106,7 +111,19 @@ def test_a_table_that_the_program_will_create_is_no_error_yet(tmp_path: Path) ->
     [
         ({"column": "order_id"}, "query: it returns no column order_id, only id, stored, number"),
         ({"position": "nr"}, "query: it returns no column nr, only id, stored, number"),
-        ({"position": "id"}, "position: id must be a whole number, got '1/0/7'"),
+        ({"position": "id"}, "position: id must be a whole number from 0, got '1/0/7'"),
+        (
+            {"query": "SELECT id, 1795827600000000 AS stored FROM invoices"},
+            "time: stored must be a timestamp or milliseconds since 1970, got 1795827600000000",
+        ),
+        (
+            {"query": "SELECT id, 1795827600 AS stored FROM invoices"},
+            "time: stored must be a timestamp or milliseconds since 1970, got 1795827600",
+        ),
+        (
+            {"query": "SELECT id, -1 AS number, stored FROM invoices", "position": "number"},
+            "position: number must be a whole number from 0, got -1",
+        ),
         ({"time": "id"}, "time: id must be a timestamp or milliseconds since 1970, got '1/0/7'"),
         ({"query": "SELEKT 1"}, 'query: near "SELEKT": syntax error'),
         ({"url": "sqlite:////no/such/x.db"}, "sql: /no/such/x.db: unable to open database file"),
