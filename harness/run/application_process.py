@@ -4,17 +4,17 @@ killed."""
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import signal
 import socket
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
+from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 
@@ -34,6 +34,8 @@ _READ_BYTES: Final = 1 << 16
 #: A process that was sent SIGKILL is gone by then, unless the kernel is stuck.
 _GONE_S: Final = 10.0
 _ANSWER_S: Final = 1.0
+#: The least status of HTTP that is an error.
+_LEAST_ERROR: Final = 400
 #: stdout and stderr are read to the end within this, once the process is gone; a child may hold
 #: them.
 _FLUSH_S: Final = 1.0
@@ -293,8 +295,13 @@ def _accepts(port: int) -> bool:
 
 
 def _answers(url: str) -> bool:
+    """Whether a URL of this machine answers. No proxy is asked and no redirection is followed: both
+    would lead elsewhere."""
+    at = urlsplit(url)
     try:
-        with urllib.request.urlopen(url, timeout=_ANSWER_S):
-            return True
-    except (urllib.error.URLError, OSError, ValueError):
+        link = http.client.HTTPConnection(at.hostname or "", at.port or 80, timeout=_ANSWER_S)
+        with contextlib.closing(link):
+            link.request("GET", urlunsplit(("", "", at.path or "/", at.query, "")))
+            return link.getresponse().status < _LEAST_ERROR
+    except (http.client.HTTPException, OSError, ValueError):
         return False

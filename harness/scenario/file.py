@@ -409,7 +409,7 @@ def located(scenario: Scenario, problem: ScenarioError) -> ScenarioError:
     ]
     if len(found) != 1:  # a variant has the key, too: which one is wrong is not known
         return problem
-    return ScenarioError(f"{found[0]}: {problem}", hint=problem.hint)
+    return ScenarioError(f"{found[0]}: {problem}", hint=problem.hint, further=problem.further)
 
 
 def fault_problem(scenario: Scenario, variant: str, problem: ScenarioError) -> ScenarioError:

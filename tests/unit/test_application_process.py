@@ -28,6 +28,7 @@ from harness.run.place import RunPlace
 from harness.run.worker_specs import Endpoints
 from harness.rundir import RunDir
 from harness.waiting import wait_until
+from tests.http_server import Answer, Request, answering
 from tests.planted.tiny_applications import applied
 
 PLAN = {
@@ -72,6 +73,26 @@ def test_it_is_ready_when_it_prints_the_text_in_any_number_of_pieces(tmp_path: P
     assert process.stop()
     assert process.exit_code == -signal.SIGTERM
     assert (tmp_path / "stdout.log").read_text() == "it has started"
+
+
+@pytest.mark.parametrize(("status", "is_ready"), [(200, True), (302, True), (503, False)])
+def test_a_url_is_asked_without_a_proxy_and_its_redirection_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, is_ready: bool
+) -> None:
+    """Both would lead to another machine."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9/")
+    asked: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        asked.append(request.path)
+        return status, {}, {"Location": "/elsewhere"}
+
+    with answering(answer) as port:
+        url = f"http://127.0.0.1:{port}/health?deep=1"
+        process = started(tmp_path, "import time; time.sleep(60)", ready={"http": url})
+        assert process.is_ready() is is_ready
+        process.kill()
+    assert asked == ["/health?deep=1"]
 
 
 @pytest.mark.parametrize(
