@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import ScenarioError
 from harness.protocols.versions import versions_of
 from harness.rundir import RunDir
-from harness.scenario.file import fault_problem
 from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
@@ -155,6 +154,8 @@ class Resolved:
             except ScenarioError as problem:
                 if self.scenario is None:
                     raise
+                from harness.scenario.file import fault_problem
+
                 raise fault_problem(self.scenario, plan.variant, problem) from None
         found = self._compiled[key]
         # Only the names at the brokers differ from tag to tag.

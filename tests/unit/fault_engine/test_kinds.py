@@ -560,7 +560,7 @@ def test_a_roll_in_the_wrong_direction_is_refused(
         seed=7,
         load_s=60,
     )
-    with pytest.raises(ScenarioError, match=f"{to} is {said} 3.9.1: use rolling-"):
+    with pytest.raises(ScenarioError, match=f"{to} is {said} 3.9.1; use rolling-"):
         faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
 
 
