@@ -19,10 +19,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
@@ -83,6 +85,8 @@ _ONE_ROUND_S: Final = 20.0
 #: Exit codes of a hunt or a run that played its rounds, or was ended by SIGINT; the last one if it
 #: was ending by itself at that moment.
 _ENDS: Final = (Exit.PASS, Exit.FAIL, Exit.UNKNOWN, Exit.INTERRUPTED, -signal.SIGINT)
+#: Of a page.
+_COLUMNS: Final = 120
 #: No round is shorter.
 _SHORTEST_ROUND_S: Final = 11
 
@@ -304,7 +308,9 @@ def table(found: Sequence[BugSearch]) -> list[str]:
             lines.append(f"| `{bug}` | {_WAYS[arm]} | {share} | {medians} | {more} |")
     tried = Counter(bug for bug, _ in {(each.bug, each.arm) for each in found})
     both = {bug for bug, ways in tried.items() if ways == len(_ARMS)}
-    return [*lines, "", *_summary({bug: first.get(bug, {}) for bug in both}, spent)]
+    summary = _summary({bug: first.get(bug, {}) for bug in both}, spent)
+    wrapped = (textwrap.wrap(line, _COLUMNS, subsequent_indent="  ") for line in summary)
+    return [*lines, "", *chain.from_iterable(wrapped)]
 
 
 def _summary(
