@@ -88,11 +88,11 @@ def judge_run(
     """
     from analysis.spark.judge import judge
 
+    if not brief:  # before the wait for the session: it imports Bokeh
+        from analysis.report.html import write_run_page
     spark = None if brief and _is_small(run) else session.get()
     result = judge(run, spark, hits=hits, stopped=context.interrupts.raise_if_stopped)
     if not brief:
-        from analysis.report.html import write_run_page
-
         write_run_page(run, result, up="../report.html" if in_campaign else "")
     write_run_xml(run, result)
     return result

@@ -291,7 +291,7 @@ def _without_outputs(deliveries: Columns, context: Context) -> Columns:
     rows = np.empty(0, np.intp)
     if context.applications and deliveries.rows:
         rows = np.flatnonzero(deliveries["event"] == Event.OUTPUT)
-    found = {name: np.array(deliveries[name][rows]) for name in _OUTPUT_COLUMNS}
+    found = {name: np.array(deliveries.take(name, rows)) for name in _OUTPUT_COLUMNS}
     deliveries.drop_rows(rows)
     deliveries.drop()
     return Columns.from_arrays("deliveries", found)

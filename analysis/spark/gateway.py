@@ -11,6 +11,7 @@ import contextlib
 import logging
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,8 +70,12 @@ def close(session: SparkContext) -> None:
     from py4j.protocol import Py4JError
     from pyspark.core.context import SparkContext
 
+    accumulators = getattr(session, "_accumulatorServer", None)
+    session._accumulatorServer = None
     with contextlib.suppress(OSError, Py4JError):  # the JVM may be gone
         session.stop()
+    if accumulators is not None:  # its thread looks once a second whether it may end
+        threading.Thread(target=accumulators.shutdown, daemon=True).start()
     gateway = SparkContext._gateway
     if gateway is None or gateway.proc is None:  # started by spark-submit: its JVM, not ours
         return
