@@ -68,11 +68,10 @@ def analyze(
     queries.
     """
     from analysis.spark.session import WarmSession
-    from analysis.verdict.hits_file import require_writable
-    from commands import summaries
-    from harness.stored import give_back
 
     if hits is not None:
+        from analysis.verdict.hits_file import require_writable
+
         require_writable(hits)
     if source is not None:
         if run is not None:
@@ -91,6 +90,10 @@ def analyze(
         raise UsageError(f"{root.root} contains no run with captured data")
     with closing(settings.progress()) as progress, WarmSession(master) as session:
         session.start()
+        # What takes time to import is imported while Spark starts.
+        from commands import summaries
+        from harness.stored import give_back
+
         if not captured:
             _, result = _judge(settings, root, session, progress, hits)
             give_back(root, [root.result, root.report, root.junit])
