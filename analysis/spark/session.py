@@ -275,7 +275,7 @@ def _start(master: str, settings: Mapping[str, str], log: Path) -> SparkContext:
 def record_classes() -> bool:
     """Make later sessions on this machine open faster; part of setting up. False: nothing to do.
 
-    Takes about 20 s and 160 MB of the cache, once for a Java and a Spark version.
+    Takes about 20 s and 70 MB of the cache, once for a Java and an installation of Spark.
 
     Raises:
         EnvironmentNotReady: as `open_session`, or the cache cannot be written.

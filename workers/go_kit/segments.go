@@ -16,6 +16,11 @@ import (
 // Rows of a segment: 6 MB of sends, a file every 1.3 s at 50,000 messages a second.
 const defaultCapacity = 65_536
 
+// zeros fill the second segment and later ones: the kernel makes their pages by the megabyte, in a fifth of the CPU
+// time that it takes for one page at a time, at the first row in it. The first segment is not filled: most of it stays
+// empty where a worker sends little.
+var zeros [1 << 20]byte
+
 // Segments are the files `<table>-<owner>-<index>.seg` of one table and owner. A row written into a shared
 // mapping belongs to the kernel at once: killing the process loses nothing. Files stay mapped to the end,
 // because an outcome may come long after the row was written. One goroutine asks for rows.
@@ -85,9 +90,13 @@ func (s *Segments) allocate(path string) ([]byte, error) {
 }
 
 func (s *Segments) fill(file *os.File, size int) ([]byte, error) {
+	filled := s.index > 0
 	err := unix.Fallocate(int(file.Fd()), 0, 0, int64(size))
 	if errors.Is(err, unix.EOPNOTSUPP) { // a file system without it: zeros reserve the blocks too
-		_, err = file.WriteAt(make([]byte, size), 0)
+		filled, err = true, nil
+	}
+	for at := 0; filled && at < size && err == nil; at += len(zeros) {
+		_, err = file.WriteAt(zeros[:least(len(zeros), size-at)], int64(at))
 	}
 	if err != nil {
 		return nil, err

@@ -18,6 +18,10 @@ from .failure import WorkerFailure
 
 #: 6 MB of sends: a file every 1.3 s at 50,000 msg/s, and little waste for slow workers.
 DEFAULT_CAPACITY = 65_536
+#: What the second segment and later ones are filled with: the kernel makes their pages by the
+#: megabyte, in a fifth of the CPU time that it takes for one page at a time, at the first row in
+#: it. The first segment is not filled: most of it stays empty where a worker sends little.
+_ZEROS = bytes(1 << 20)
 
 
 class SegmentWriter:
@@ -61,12 +65,12 @@ class SegmentWriter:
                 self.run_tag, self.subscription,
             )  # fmt: skip
             path = self.folder / f"{lay.TABLE_NAMES[self.table]}-{self.owner}-{self.index:06d}.seg"
-            rows = _allocate(path, size, header)
+            rows = _allocate(path, size, header, is_filled=self.index > 0)
             self.index += 1
         return rows, lay.SEGMENT_HEADER_BYTES, size
 
 
-def _allocate(path: Path, size: int, header: bytes) -> mmap.mmap:
+def _allocate(path: Path, size: int, header: bytes, *, is_filled: bool) -> mmap.mmap:
     """Make, fill, map and only then name the file: a reader never meets a segment without a
     header."""
     part = path.with_suffix(".part")
@@ -75,8 +79,10 @@ def _allocate(path: Path, size: int, header: bytes) -> mmap.mmap:
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(handle, 0, size)
-            else:  # macOS: write zeros, which reserves the blocks too
-                os.pwrite(handle, bytes(size), 0)
+            else:  # macOS: zeros reserve the blocks too
+                is_filled = True
+            for at in range(0, size if is_filled else 0, len(_ZEROS)):
+                os.pwrite(handle, _ZEROS[: size - at], at)
             os.pwrite(handle, header, 0)
             rows = mmap.mmap(handle, size)
         finally:
