@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"sync/atomic"
 
@@ -227,7 +226,7 @@ func (p *producer) answered(own *transactional, message *kit.Message, record *kg
 	if p.noAck {
 		position = -1
 	}
-	message.Stored(fmt.Sprintf("%s-%d", record.Topic, record.Partition), position)
+	message.StoredIn(record.Partition, position)
 }
 
 // Close ends the producer and its connections.

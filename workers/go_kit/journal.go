@@ -98,10 +98,20 @@ func (j *Journal) Err() error {
 	return j.fails
 }
 
-func (j *Journal) write(place TopicPartition, d delivery) { j.writeAt(place.stream(), d) }
+func (j *Journal) write(place TopicPartition, d delivery) {
+	d.stream = j.session.Names.Partition(place)
+	j.writeRow(d)
+}
 
 // writeAt a stream; "" = the whole session.
 func (j *Journal) writeAt(stream string, d delivery) {
+	if stream != "" {
+		d.stream = j.session.Names.ID("stream", stream)
+	}
+	j.writeRow(d)
+}
+
+func (j *Journal) writeRow(d delivery) {
 	if j.fails != nil {
 		return
 	}
@@ -111,9 +121,6 @@ func (j *Journal) writeAt(stream string, d delivery) {
 		return
 	}
 	d.tNs, d.epoch = NowNs(), j.epoch
-	if stream != "" {
-		d.stream = j.session.Names.ID("stream", stream)
-	}
 	row.writeDelivery(d)
 }
 

@@ -13,6 +13,7 @@ type Names struct {
 	lock  sync.Mutex
 	file  *os.File
 	ids   map[[2]string]int32
+	known map[TopicPartition]int32 // the streams that Partition was asked for
 	next  int32
 	fails error
 }
@@ -23,7 +24,7 @@ func newNames(folder string, streams map[string]int32) (*Names, error) {
 	if err != nil {
 		return nil, Failuref("", "cannot write %s: %s", path, reason(err))
 	}
-	n := &Names{file: file, ids: map[[2]string]int32{}, next: 1}
+	n := &Names{file: file, ids: map[[2]string]int32{}, known: map[TopicPartition]int32{}, next: 1}
 	texts := make([]string, 0, len(streams))
 	for text, id := range streams {
 		texts = append(texts, text)
@@ -48,6 +49,20 @@ func (n *Names) ID(kind, text string) int32 {
 	n.add(kind, text, n.next)
 	n.next++
 	return n.next - 1
+}
+
+// Partition is the ID of a partition's stream. The text of the stream is made once, and not for each message.
+func (n *Names) Partition(place TopicPartition) int32 {
+	n.lock.Lock()
+	id, known := n.known[place]
+	n.lock.Unlock()
+	if !known {
+		id = n.ID("stream", place.stream())
+		n.lock.Lock()
+		n.known[place] = id
+		n.lock.Unlock()
+	}
+	return id
 }
 
 // Err is the first failure to write; ids given since are not on disk.

@@ -48,6 +48,15 @@ func (m *Message) Stored(stream string, position int64) {
 	m.StoredAt(Place{Stream: stream, Position: position})
 }
 
+// StoredIn is Stored for a client that names the partition of the message's topic.
+func (m *Message) StoredIn(partition int32, position int64) {
+	done := completion{doneNs: NowNs(), position: position, outcome: OK}
+	if position >= 0 {
+		done.stream = m.sender.session.Names.Partition(TopicPartition{Topic: m.Lane.Topic, Partition: partition})
+	}
+	m.stored(done)
+}
+
 // StoredAt is Stored for a client that says more of the place.
 func (m *Message) StoredAt(place Place) {
 	done := completion{
@@ -56,6 +65,10 @@ func (m *Message) StoredAt(place Place) {
 	if place.Stream != "" {
 		done.stream = m.sender.session.Names.ID("stream", place.Stream)
 	}
+	m.stored(done)
+}
+
+func (m *Message) stored(done completion) {
 	if m.transaction != 0 {
 		done.outcome = 0
 		m.sender.transactions.told(m, done, "")

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -168,7 +167,7 @@ func completed(writer *kafka.Writer) func([]kafka.Message, error) {
 			if writer.RequiredAcks == kafka.RequireNone {
 				position = -1
 			}
-			sent(message).Stored(fmt.Sprintf("%s-%d", message.Topic, message.Partition), position)
+			sent(message).StoredIn(int32(message.Partition), position)
 		}
 	}
 }

@@ -258,7 +258,7 @@ func (p *producer) stored(message *sarama.ProducerMessage) {
 	if p.config.Producer.RequiredAcks == sarama.NoResponse {
 		position = -1
 	}
-	sent(message).Stored(fmt.Sprintf("%s-%d", message.Topic, message.Partition), position)
+	sent(message).StoredIn(message.Partition, position)
 }
 
 func (p *producer) failed(message *sarama.ProducerMessage, err error) {
