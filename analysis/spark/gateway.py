@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
     from pyspark import SparkConf, SparkContext
 
 _LOG = logging.getLogger(__name__)
@@ -40,19 +41,22 @@ def open_gateway(conf: SparkConf, log: Path) -> None:
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is None:
-        _drop_sql_converters()
         with log.open("ab") as sink:
             output = {"stdout": sink, "stderr": sink}
-            SparkContext._ensure_initialized(gateway=launch_gateway(conf, output))
+            gateway = launch_gateway(conf, output)
+        _drop_sql_converters(gateway)
+        SparkContext._ensure_initialized(gateway=gateway)
 
 
-def _drop_sql_converters() -> None:
-    """Remove the converters of pyspark.sql for values that the JVM is given: the ones for NumPy
-    import pandas at their first use, and no value of a NumPy type is given to the JVM here."""
-    from py4j.protocol import INPUT_CONVERTER  # type: ignore[import-untyped]
+def _drop_sql_converters(gateway: JavaGateway) -> None:
+    """Remove the converters of pyspark.sql for values that this JVM is given: the ones for NumPy
+    import pandas at their first use, and no value of a NumPy type is given to the JVM here.
 
-    INPUT_CONVERTER[:] = [
-        each for each in INPUT_CONVERTER if not type(each).__module__.startswith("pyspark.sql")
+    Py4J's list of converters stays as it is: a program that calls us may open a session of its own.
+    """
+    client = gateway._gateway_client
+    client.converters = [
+        each for each in client.converters if not type(each).__module__.startswith("pyspark.sql")
     ]
 
 
@@ -67,7 +71,7 @@ def hush(session: SparkContext) -> None:
 def close(session: SparkContext) -> None:
     """Stop the session and its JVM, which a signal to the whole process group may have ended before
     us."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.core.context import SparkContext
 
     accumulators = getattr(session, "_accumulatorServer", None)

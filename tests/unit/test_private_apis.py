@@ -6,6 +6,7 @@ at the release notes.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import tomllib
@@ -18,11 +19,13 @@ from kafka import KafkaAdminClient
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
 from py4j.protocol import INPUT_CONVERTER  # type: ignore[import-untyped]
 from pyspark import daemon
 from pyspark.core.context import SparkContext
 from pyspark.java_gateway import launch_gateway
 
+from analysis.spark.gateway import _drop_sql_converters
 from harness.systems.kafka.single import DescribeShareGroupOffsetsRequest
 
 PROJECT = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())[
@@ -51,7 +54,18 @@ def test_what_the_gateway_of_spark_leans_on() -> None:
     assert "gateway" in parameters(SparkContext._ensure_initialized)
     assert {"conf", "popen_kwargs"} <= parameters(launch_gateway)
     assert "self._accumulatorServer" in inspect.getsource(SparkContext)
-    assert isinstance(INPUT_CONVERTER, list)
+
+
+def test_only_our_gateway_lacks_the_converters_of_spark() -> None:
+    """A program that calls us may give a session of its own a date or a value of NumPy."""
+    importlib.import_module("pyspark.sql.types")  # registers them
+    parameters = GatewayParameters(auto_convert=True, eager_load=False)
+    ours = JavaGateway(gateway_parameters=parameters)
+    before = list(INPUT_CONVERTER)
+    _drop_sql_converters(ours)
+    other = JavaGateway(gateway_parameters=parameters)
+    assert other._gateway_client.converters == INPUT_CONVERTER == before
+    assert {type(each) for each in before} > {type(e) for e in ours._gateway_client.converters}
 
 
 def test_what_the_daemon_of_spark_leans_on() -> None:
