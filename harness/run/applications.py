@@ -47,6 +47,8 @@ _LOOK_S: Final = 0.2
 _COUNT_S: Final = 1.0
 #: Seconds before an instance that ended by itself restarts; doubled each time, up to the second.
 _BACKOFF_S: Final = (1.0, 16.0)
+#: A Kafka client that names no session timeout has this one (KIP-735).
+_SESSION_S: Final = 45.0
 #: Outputs do not grow for this long while the group has no lag: nothing more comes.
 QUIET_S: Final = 3.0
 _ASK_S: Final = 0.5
@@ -389,11 +391,23 @@ class Applications:
             for process in list(self._now.values())
         )
 
+    def _awaited_until(self, application: ApplicationPlan) -> float:
+        """Return until when brokers may wait for an instance that was killed or crashed, and give
+        its partitions to no other one; 0 = there was none. By `time.monotonic`."""
+        gone = [
+            life.t_end_ns / 1e9 + _SESSION_S
+            for life in self._all
+            if life.plan.name == application.name and life.t_end_ns and life.exit_code
+        ]
+        return max(gone, default=0.0)
+
     def _note_stall(self, check: _Drain) -> None:
         """Write one event when an application that runs has committed nothing for too long."""
         limit_s, application = self._plan.limits["stall"], check.application
         runs = self._alive(application) > 0
-        since = check.unchanged_since
+        since = check.unchanged_since and max(
+            check.unchanged_since, self._awaited_until(application)
+        )
         if check.was_stalled or not runs or not since or time.monotonic() - since < limit_s:
             return
         check.was_stalled = True

@@ -4,6 +4,8 @@ the end."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +13,11 @@ import pytest
 from harness.admin.probe import PROBE_KEY, probe_payload
 from harness.contracts.rows import Bounds
 from harness.errors import EnvironmentNotReady
+from harness.progress.view import BaseProgress
 from harness.protocols.cluster import StoredMessage
 from harness.run import applications
-from harness.run.applications import _Drain
+from harness.run.applications import Applications, _Drain
+from harness.rundir import RunDir
 from tests.planted.tiny_applications import applied
 
 
@@ -115,3 +119,25 @@ def test_the_last_input_is_found_before_a_long_transaction_that_was_aborted(
     assert drain(brokers).is_done()
     brokers.committed = {"orders-0": 6}
     assert not drain(brokers).is_done()
+
+
+@pytest.mark.parametrize(("gone_s", "is_noted"), [(30, False), (50, True), (None, True)])
+def test_the_session_of_a_killed_instance_is_no_stall(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gone_s: int | None, is_noted: bool
+) -> None:
+    """Brokers wait for it, and give its partitions to no other instance."""
+    now = 1_000.0
+    monkeypatch.setattr(applications.time, "monotonic", lambda: now)
+    check = drain(Brokers({"orders-0": 2}))
+    check.unchanged_since = now - 20.0  # more than limits.stall
+    own = SimpleNamespace(plan=check.application, is_alive=True, t_end_ns=0, exit_code=None)
+    lives = [own]
+    if gone_s is not None:
+        t_end_ns = int((now - gone_s - 15.0) * 1e9)
+        lives.append(SimpleNamespace(plan=check.application, t_end_ns=t_end_ns, exit_code=-9))
+    all_of = Applications.__new__(Applications)
+    all_of._plan, all_of._members = applied().plan, {}
+    all_of._all, all_of._now = lives, {"application-billing-1": own}  # type: ignore[assignment, dict-item]
+    all_of._run, all_of._progress = RunDir(tmp_path), BaseProgress()
+    all_of._note_stall(check)
+    assert check.was_stalled is is_noted
