@@ -298,7 +298,8 @@ def table(found: Sequence[BugSearch]) -> list[str]:
             hits = [each for each in own if each.hit_s is not None]
             played = [each.hit_round or each.rounds for each in hits or own]
             took = [each.hit_s or each.spent_s for each in hits or own]
-            spent.setdefault(bug, {})[arm] = median(played)
+            every = [each.hit_round or each.rounds for each in own]
+            spent.setdefault(bug, {})[arm] = median(every)
             if hits:
                 first.setdefault(bug, {})[arm] = median(played)
             others = Counter(cls for each in own for cls in each.classes if cls != BUGS[bug][2])
@@ -320,7 +321,7 @@ def _summary(
 
     Args:
         first: bug -> way -> the round of its first hit, where it was found.
-        spent: bug -> way -> the same, or the rounds that were played without a hit.
+        spent: bug -> way -> the same over all searches; one without a hit counts with its rounds.
     """
     ratios = [each["hunt"] / each["dice"] for each in first.values() if len(each) == len(_ARMS)]
     if ratios:
