@@ -1,4 +1,4 @@
-"""How the columns of a sealed file are encoded."""
+"""Encodings and pages of the columns of a sealed file."""
 
 from __future__ import annotations
 
