@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +25,9 @@ from harness.errors import EnvironmentNotReady
 from harness.toolchains.cache import cache_folder
 
 _DYNAMIC_ARCHIVES_SINCE = 13  # JEP 350
+#: An archive that nothing used for so long goes when another one is recorded: each installation of
+#: Spark has one of 70 MB.
+_KEPT_S = 30 * 24 * 3600.0
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)[^"]*"')
 #: Where systems put what is not on the PATH.
 _INSTALLED = Path("/usr/lib/jvm")
@@ -160,7 +164,11 @@ class ClassArchive:
 
     def use(self) -> list[str]:
         """JVM options that use the archive; none when there is none."""
-        return [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto"] if self.exists else []
+        if not self.exists:
+            return []
+        with contextlib.suppress(OSError):  # a cache that cannot be written
+            os.utime(self.path)
+        return [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto"]
 
     def record(self) -> list[str]:
         """JVM options that write it when the JVM exits; then `keep` it.
@@ -173,9 +181,14 @@ class ClassArchive:
         return [f"-XX:ArchiveClassesAtExit={self._part}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
     def keep(self) -> bool:
-        """Put what the JVM wrote in place, by one rename; whether there is an archive now."""
+        """Put what the JVM wrote in place, by one rename; whether there is an archive now. Archives
+        that were not used for 30 days are removed."""
         with contextlib.suppress(FileNotFoundError):
             os.replace(self._part, self.path)
+        for other in self.path.parent.glob("*.jsa"):
+            with contextlib.suppress(OSError):  # another process removes it, too
+                if time.time() - other.stat().st_mtime > _KEPT_S:
+                    other.unlink()
         return self.exists
 
     def drop(self) -> None:

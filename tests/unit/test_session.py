@@ -36,6 +36,22 @@ def test_the_class_archive_is_written_once_for_a_java_and_a_spark(
     assert other.use() == []
 
 
+def test_an_archive_that_nothing_used_for_a_month_goes_when_another_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
+    java = Java(str(tmp_path / "java"), 17, "17.0.15+6")
+    unused, used, new = (ClassArchive(java, name) for name in ("unused", "used", "new"))
+    for archive in (unused, used, new):
+        Path(archive.record()[0].removeprefix("-XX:ArchiveClassesAtExit=")).touch()
+        archive.keep()
+    for archive in (unused, used):
+        os.utime(archive.path, (0, 0))
+    used.use()
+    new.keep()
+    assert [archive.exists for archive in (unused, used, new)] == [False, True, True]
+
+
 def test_each_installation_of_spark_has_its_own_class_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
