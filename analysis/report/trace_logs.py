@@ -11,12 +11,12 @@ from analysis.capture.hangs import KINDS, hang_rows
 from analysis.findings import Result, Status, Witness
 from analysis.report import words
 from analysis.report.trace_model import ClientEvent, Trace
-from harness.contracts import read_document, read_rows
+from harness.contracts import read_rows
 from harness.contracts.message import MessageId
 from harness.contracts.plan import Plan
 from harness.contracts.rows import EventRow, Manifest, WorkerRow
 from harness.errors import UsageError
-from harness.logs import LogLines, Subject, lines_around
+from harness.logs import LogLines, RunLogs, Subject
 from harness.rundir import RunDir, reading
 
 #: Lines of the logs that are shown of a message.
@@ -35,7 +35,8 @@ def with_witnesses(run: RunDir, found: Trace, most: int) -> Trace:
         UsageError: a document of the run is damaged, or a log cannot be read.
     """
     with reading(run):
-        manifest, plan = read_document(run.manifest, Manifest), read_document(run.plan, Plan)
+        logs = RunLogs.read_from(run)
+        manifest, plan = logs.manifest, logs.plan
         events = read_rows(run.events, EventRow)
         epoch_ns = manifest.epoch_ns
         workers = _workers_of(found, manifest)
@@ -51,7 +52,7 @@ def with_witnesses(run: RunDir, found: Trace, most: int) -> Trace:
             found,
             events=_events(events, workers, moments, epoch_ns),
             hangs=tuple(hang for hang in hang_rows(events, epoch_ns) if hang.worker in workers),
-            logs=logs_around(run, subject, most) if moments and most else LogLines(),
+            logs=_around(logs, subject, most) if moments and most else LogLines(),
         )
 
 
@@ -75,36 +76,36 @@ def logs_of(run: RunDir, witnesses: Sequence[Witness]) -> dict[tuple[str, float]
     A report is made whatever the logs are: if they cannot be read, it gives the reason instead.
     """
     shown = [witness for witness in witnesses if witness.t_s]
+    if not shown:
+        return {}
     try:
-        return {(w.message, w.t_s): _logs_of(run, w) for w in shown}
+        logs = RunLogs.read_from(run)
+        return {(w.message, w.t_s): _logs_of(logs, w) for w in shown}
     except UsageError as error:
         return {(w.message, w.t_s): LogLines(why_none=str(error)) for w in shown}
 
 
-def _logs_of(run: RunDir, witness: Witness) -> LogLines:
-    with reading(run):
-        manifest, plan = read_document(run.manifest, Manifest), read_document(run.plan, Plan)
-        epoch_ns = manifest.epoch_ns
-        name = MessageId.parse(witness.message)
-        owners = [
-            row.name for row in manifest.workers if _sent(row, name) or row.name in witness.where
-        ]
+def _logs_of(logs: RunLogs, witness: Witness) -> LogLines:
+    name = MessageId.parse(witness.message)
+    owners = [
+        row.name for row in logs.manifest.workers if _sent(row, name) or row.name in witness.where
+    ]
     subject = Subject(
-        moments_ns=[epoch_ns + round(witness.t_s * 1e9)],
-        streams=streams_in([witness.where, witness.acked_position], plan),
+        moments_ns=[logs.manifest.epoch_ns + round(witness.t_s * 1e9)],
+        streams=streams_in([witness.where, witness.acked_position], logs.plan),
         workers=owners,
     )
-    return logs_around(run, subject, LOG_LINES)
+    return _around(logs, subject, LOG_LINES)
 
 
-def logs_around(run: RunDir, subject: Subject, most: int) -> LogLines:
+def _around(logs: RunLogs, subject: Subject, most: int) -> LogLines:
     """Lines of the logs of a run, timed from the start of load.
 
     Raises:
-        UsageError: a document of the run is damaged, or a log cannot be read.
+        UsageError: a log cannot be read.
     """
     try:
-        found = lines_around(run, subject, most)
+        found = logs.around(subject, most)
     except OSError as error:
         raise UsageError(f"cannot read the log {error.filename}: {error.strerror}") from error
     lines = tuple(

@@ -5,7 +5,7 @@ How a line of a log begins is a fact of its system (`System.log_stamps`) or of i
 keeps the form of its workers in its manifest.
 """
 
-from harness.logs.around import LogLine, LogLines, Subject, lines_around
+from harness.logs.around import LogLine, LogLines, RunLogs, Subject
 from harness.logs.files import LogFile, log_files
 from harness.logs.reading import Excerpt, LogEntry
 
@@ -15,7 +15,7 @@ __all__ = [
     "LogFile",
     "LogLine",
     "LogLines",
+    "RunLogs",
     "Subject",
-    "lines_around",
     "log_files",
 ]

@@ -17,6 +17,7 @@ from itertools import chain
 
 from harness.contracts import read_document
 from harness.contracts.plan import Plan
+from harness.contracts.rows import Manifest
 from harness.logs.files import LogFile, log_files
 from harness.logs.reading import Excerpt, LogEntry
 from harness.rundir import RunDir, reading
@@ -106,39 +107,66 @@ class LogLines:
     why_none: str = ""
 
 
-def lines_around(run: RunDir, subject: Subject, most: int) -> LogLines:
-    """At most ``most`` lines about a subject.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLogs:
+    """The logs of one run, with the documents that place their lines, read once.
 
-    A file is bisected and then streamed: memory is bounded whatever its size.
-
-    Raises:
-        UsageError: the plan or the manifest of the run is missing or damaged.
-        OSError: a log cannot be read.
+    Attributes:
+        clock: None if the run does not say when it was.
     """
-    clock = WallClock.read_from(run)
-    files = log_files(run)
-    if not files:
-        return LogLines()
-    if clock is None:
-        return LogLines(why_none="the run does not say when it was")
-    asked = [file for file in files if file.is_node or file.source in subject.workers]
-    search = _Search(run, clock, subject)
-    # The smallest goes first: the least telling, then the farthest.
-    best: list[tuple[int, int, int, LogLine]] = []
-    seen = Counter[str]()
-    found = chain.from_iterable(search.lines_in(file) for file in asked if file.stamps)
-    for number, (kind, away_ns, line) in enumerate(found):
-        seen[line.source] += 1
-        heapq.heappush(best, (-kind, -away_ns, -number, line))
-        if len(best) > most:
-            heapq.heappop(best)
-    in_order = sorted((line.t_s, -turn, line) for _, _, turn, line in best)
-    shown = [line for *_, line in in_order]
-    left = seen - Counter(line.source for line in shown)
-    unplaced = dict.fromkeys(file.source for file in asked if not file.stamps)
-    return LogLines(
-        lines=tuple(shown), left_out=dict(left), unplaced=tuple(unplaced), cut=tuple(search.cut)
-    )
+
+    run: RunDir
+    plan: Plan
+    manifest: Manifest
+    files: Sequence[LogFile]
+    clock: WallClock | None
+
+    @classmethod
+    def read_from(cls, run: RunDir) -> RunLogs:
+        """Read the documents of a run, and find its logs.
+
+        Raises:
+            UsageError: the plan, the manifest or metrics.jsonl is missing or damaged.
+        """
+        with reading(run):
+            return cls(
+                run=run,
+                plan=read_document(run.plan, Plan),
+                manifest=read_document(run.manifest, Manifest),
+                files=log_files(run),
+                clock=WallClock.read_from(run),
+            )
+
+    def around(self, subject: Subject, most: int) -> LogLines:
+        """At most ``most`` lines about a subject.
+
+        A file is bisected and then streamed: memory is bounded whatever its size.
+
+        Raises:
+            OSError: a log cannot be read.
+        """
+        if not self.files:
+            return LogLines()
+        if self.clock is None:
+            return LogLines(why_none="the run does not say when it was")
+        asked = [file for file in self.files if file.is_node or file.source in subject.workers]
+        search = _Search(self.run, self.clock, subject, _kinds(self.plan, subject))
+        # The smallest goes first: the least telling, then the farthest.
+        best: list[tuple[int, int, int, LogLine]] = []
+        seen = Counter[str]()
+        found = chain.from_iterable(search.lines_in(file) for file in asked if file.stamps)
+        for number, (kind, away_ns, line) in enumerate(found):
+            seen[line.source] += 1
+            heapq.heappush(best, (-kind, -away_ns, -number, line))
+            if len(best) > most:
+                heapq.heappop(best)
+        in_order = sorted((line.t_s, -turn, line) for _, _, turn, line in best)
+        shown = [line for *_, line in in_order]
+        left = seen - Counter(line.source for line in shown)
+        unplaced = dict.fromkeys(file.source for file in asked if not file.stamps)
+        return LogLines(
+            lines=tuple(shown), left_out=dict(left), unplaced=tuple(unplaced), cut=tuple(search.cut)
+        )
 
 
 class _Search:
@@ -148,10 +176,16 @@ class _Search:
         cut: as of `LogLines`.
     """
 
-    def __init__(self, run: RunDir, clock: WallClock, subject: Subject) -> None:
+    def __init__(
+        self,
+        run: RunDir,
+        clock: WallClock,
+        subject: Subject,
+        kind_of: Callable[[LogFile, LogEntry], LineKind],
+    ) -> None:
         self.cut: dict[str, None] = {}
         self._run, self._clock = run, clock
-        self._kind_of = _kinds(run, subject)
+        self._kind_of = kind_of
         self._moments = sorted(subject.moments_ns)[:MOST_MOMENTS]
 
     def lines_in(self, file: LogFile) -> Iterator[tuple[LineKind, int, LogLine]]:
@@ -192,10 +226,8 @@ def _excerpts(file: LogFile, clock: WallClock, moments: Sequence[int]) -> Iterat
         yield Excerpt(file.path, file.stamps, clock.wall_ns(begin), clock.wall_ns(end))
 
 
-def _kinds(run: RunDir, subject: Subject) -> Callable[[LogFile, LogEntry], LineKind]:
-    with reading(run):
-        plan = read_document(run.plan, Plan)
-        system = SYSTEMS.get(plan.system)
+def _kinds(plan: Plan, subject: Subject) -> Callable[[LogFile, LogEntry], LineKind]:
+    system = SYSTEMS.get(plan.system)
     in_logs: list[str] = []
     for stream in subject.streams:
         name, _, number = stream.rpartition("-")

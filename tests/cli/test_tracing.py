@@ -159,7 +159,7 @@ def test_a_log_that_cannot_be_read_is_told_and_costs_no_report(
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "stdout.log")
 
-    monkeypatch.setattr("analysis.report.trace_logs.lines_around", refuse)
+    monkeypatch.setattr("analysis.report.trace_logs.RunLogs.around", refuse)
     run = RunDir(logged.root / "unsafe-1")
     page = write_run_page(run, read_result(run)).read_text()
     assert "no lines of logs: cannot read the log stdout.log: Permission denied" in page

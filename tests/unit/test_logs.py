@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.log_stamp import Stamp, Stamped
-from harness.logs import Excerpt, LogLines, Subject, lines_around, reading
+from harness.logs import Excerpt, LogLines, RunLogs, Subject, reading
 from harness.rundir import RunDir, read_json, write_json, write_jsonl
 from harness.wall_clock import WallClock
 from tests.planted.tiny import History
@@ -51,9 +51,8 @@ def run_with(
 def around(run: RunDir, seconds: float, *, most: int = 50, names: tuple[str, ...] = ()) -> LogLines:
     moment = EPOCH_NS + round(seconds * SECOND_NS)
     workers = [row["name"] for row in read_json(run.manifest)["workers"]]
-    return lines_around(
-        run, Subject(moments_ns=[moment], streams=["orders-1"], workers=workers, names=names), most
-    )
+    subject = Subject(moments_ns=[moment], streams=["orders-1"], workers=workers, names=names)
+    return RunLogs.read_from(run).around(subject, most)
 
 
 def said(found: LogLines) -> list[tuple[str, str]]:
