@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -141,16 +142,16 @@ def changed(
         rng=rng,
         tried=tried or {},
     )
-    weights, steps = _setting_changes(data, choices), list[_Change]()
+    offered, steps = _settings(data, choices), list[_Change]()
     if explores:
         share = rng.choice(_SHARES_CHANGED)
-        settings = [change for change in weights if rng.random() < share]
-        rng.shuffle(settings)  # one may fit only after another one
+        drawn = [each for each in offered if rng.random() < each.probability(share)]
+        rng.shuffle(drawn)  # one may fit only after another one
     else:
-        settings = rng.choices([*weights], [*weights.values()], k=rng.choice(_FEW))
+        drawn = rng.choices(offered, [each.weight for each in offered], k=rng.choice(_FEW))
         steps = rng.choices([*_FAULT_CHANGES], [*_FAULT_CHANGES.values()], k=rng.choice(_FEW))
-    for change in settings:
-        data = _with(change, data, draw, words, fits)
+    for setting in drawn:
+        data = _with(setting.change, data, draw, words, fits)
     if words:  # faults may be about clients and transactions that the scenario has only now
         with suppress(BrokerstormError):
             draw = replace(draw, inventory=choices.inventory(data))
@@ -161,25 +162,50 @@ def changed(
     return Changed(data, words, draw.drawn) if words and data != scenario else None
 
 
-def _setting_changes(data: Document, choices: Choices) -> Mapping[_Change, float]:
-    """Return one change for each setting of the load, each key of each client, and each set of
-    options of a client, with its weight: several clients of a side weigh as much as one."""
-    found: dict[_Change, float] = {_change_topic: 1.0, _change_lanes: 1.0}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """A setting that a round may change.
+
+    Attributes:
+        clients: how many clients its side has; together, they weigh as much as one.
+        sets: how many sets of options change its most frequent option, this one included;
+            together, they are as likely as one.
+    """
+
+    change: _Change
+    clients: int = 1
+    sets: int = 1
+
+    @property
+    def weight(self) -> float:
+        """Return the weight of the setting if a few are drawn."""
+        return 1 / (self.clients * self.sets)
+
+    def probability(self, share: float) -> float:
+        """Return how likely the setting changes if each option changes with probability
+        ``share``."""
+        return float(1 - (1 - share) ** (1 / self.sets))
+
+
+def _settings(data: Document, choices: Choices) -> list[_Setting]:
+    """Return the settings of the load, each key of each client, and each set of options of a
+    client."""
+    found = [_Setting(change=_change_topic), _Setting(change=_change_lanes)]
     for key, values in _LOAD.items():
-        found[partial(_change_load, key=key, values=values)] = 1.0
+        found.append(_Setting(change=partial(_change_load, key=key, values=values)))
     for side, counts in _COUNTS.items():
         clients = data["load"].get(side, {})
         for name, spec in clients.items():
             client = side, spec.get("client", "")
-            changes: list[_Change] = [
-                partial(_change_client, side=side, name=name, key=key, values=values)
-                for key, values in {"count": counts, **choices.values.get(client, {})}.items()
-            ]
-            changes += [
-                partial(_change_options, side=side, name=name, chosen=chosen)
-                for chosen in choices.options.get(client, ())
-            ]
-            found |= dict.fromkeys(changes, 1 / len(clients))
+            for key, values in {"count": counts, **choices.values.get(client, {})}.items():
+                change = partial(_change_client, side=side, name=name, key=key, values=values)
+                found.append(_Setting(change=change, clients=len(clients)))
+            sets = choices.options.get(client, ())
+            in_sets = Counter(option for chosen in sets for option in chosen)
+            for chosen in sets:
+                change = partial(_change_options, side=side, name=name, chosen=chosen)
+                most = max((in_sets[option] for option in chosen), default=1)
+                found.append(_Setting(change=change, clients=len(clients), sets=most))
     return found
 
 

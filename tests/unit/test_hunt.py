@@ -568,6 +568,19 @@ def test_a_round_that_explores_has_settings_that_a_defect_needs_together() -> No
     assert {1, 2, 5, 6} <= sizes
 
 
+def test_an_option_of_several_sets_changes_as_often_as_an_option_of_one() -> None:
+    sets = [{"acks": "all"}, *({"linger.ms": text} for text in ("0", "5", "50", "500"))]
+    choices = replace(CHOICES, options={("producers", "confluent-kafka"): sets})
+    found = [
+        changed(SCENARIO, [], choices, random.Random(seed), explores=True) for seed in range(300)
+    ]
+    options = [
+        each.scenario["load"]["producers"]["app"].get("options", {}) for each in found if each
+    ]
+    shares = [sum(name in each for each in options) / len(found) for name in ("acks", "linger.ms")]
+    assert shares == pytest.approx([0.4, 0.4], abs=0.08)
+
+
 def test_a_value_that_one_client_cannot_have_is_left_out_for_this_client_alone() -> None:
     first = copy.deepcopy(SCENARIO)
     producers = first["load"]["producers"]
