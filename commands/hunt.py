@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     default="",
     metavar="NAME[@VERSION]",
     shell_complete=completion.workers,
-    help="Client of all producers and consumers; default: those of SCENARIO.",
+    help="Client of all producers and consumers; default: those of SCENARIO. VERSION may be "
+    "`latest`.",
 )
 @click.option(
     "--system",
-    default="",
-    type=click.Choice(["", *SYSTEMS]),
+    type=click.Choice([*SYSTEMS]),
     help="System to begin on without SCENARIO; default: the one of the client.",
 )
 @click.option(
@@ -95,6 +95,7 @@ if TYPE_CHECKING:
 def hunt(
     settings: Settings,
     scenario: str | None,
+    system: str | None,
     budget: float | None,
     known: tuple[str, ...],
     **given: Any,
@@ -119,7 +120,9 @@ def hunt(
     for each in known:
         if each not in CLASSES:
             raise UsageError(f"--known {each} is not a class", hint=did_you_mean(each, CLASSES))
-    request = HuntRequest(scenario=scenario or "", budget_s=budget, known=known, **given)
+    request = HuntRequest(
+        scenario=scenario or "", system=system or "", budget_s=budget, known=known, **given
+    )
     root, hunting, corpus = play(settings, request)
     return _show(settings, root, hunting, corpus)
 

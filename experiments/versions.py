@@ -242,6 +242,17 @@ def other_clients(releases: Releases, worker: WorkerSpec, version: str) -> str:
     )
 
 
+def choose_clients(releases: Releases, worker: WorkerSpec, asked: str) -> list[Chosen]:
+    """Return the released versions of a client that an open version selects.
+
+    Raises:
+        UsageError: no release fits.
+        EnvironmentNotReady: the package index does not answer, and no earlier list is there.
+    """
+    listed = releases.releases_of(worker.library, lambda: released_clients(worker))
+    return choose(asked, worker.default_version, listed)
+
+
 def released_brokers(system: str) -> list[str]:
     """Versions of the brokers of a system that its package index has, in no order.
 

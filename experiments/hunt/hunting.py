@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -40,10 +40,13 @@ from experiments.resolved import Resolved, RoundOptions, cluster_of, key_of, ref
 from experiments.shrink.reductions import cost, shape_of
 from experiments.shrink.search import Search, Wanted
 from experiments.shrink.targets import pinned_data, read_target
+from experiments.versions import Releases, choose_clients, is_open
+from faults.kit.errors import StepProblem
 from harness.errors import BrokerstormError, UsageError, did_you_mean
 from harness.rundir import Document, RunDir, new_run, reading, write_json
 from harness.scenario.model import ConsumerSpec, ProducerSpec
 from harness.systems import DEFAULT, SYSTEMS
+from harness.toolchains.cache import cache_folder
 from harness.workers import known_workers, load_worker
 
 if TYPE_CHECKING:
@@ -207,12 +210,13 @@ def _prepared(
     Raises:
         BrokerstormError: it could not be started, and it has no folder.
     """
+    notes: list[str] = []
+    request = _with_releases(request, notes.append)
     data = _first(context, request)
     _refuse_short(request, data)
     seed = drawn(request.seed)
     root = root.create() if root else new_run(context.run_dir, str(data["name"]))
     options = request.options()
-    notes: list[str] = []
     try:
         if not request.scenario:
             data = _quick(context, options, root, data, seed)
@@ -259,6 +263,38 @@ def _prepared(
     )
     keep_asked(root, KIND, asked)
     return root, asked
+
+
+def _with_releases(request: HuntRequest, tell: Callable[[str], None]) -> HuntRequest:
+    """Return the request with the versions that ``latest`` and ``>=2.14`` select today, so that the
+    command that repeats the hunt names them.
+
+    Args:
+        tell: gets a line if a package index does not answer and an older list is used.
+
+    Raises:
+        BrokerstormError: there is no such client or release, or the package index does not answer
+            and no earlier list is there.
+    """
+    releases = Releases(cache_folder() / "releases", offline=request.offline, tell=tell)
+
+    def released(client: str, option: str) -> str:
+        _, _, asked = client.partition("@")
+        if not is_open(asked):
+            return client
+        worker, _ = _worker_of(client, option)
+        assert worker is not None
+        try:
+            chosen = choose_clients(releases, worker, asked)
+        except BrokerstormError as error:
+            raise type(error)(f"{option} {client}: {error}", hint=error.hint) from error
+        return f"{worker.library}@{chosen[-1].version}"
+
+    return replace(
+        request,
+        client=released(request.client, "--client"),
+        reference=released(request.reference, "--reference"),
+    )
 
 
 def start_of(system: str) -> str:
@@ -382,6 +418,8 @@ def _use(data: Document, worker: WorkerSpec | None, version: str) -> None:
                 for key in _VALUES[side]:
                     if spec.get(key) not in (None, *supports.get(key, ())):
                         del spec[key]
+                if spec.get("calls") != "batch":
+                    spec.pop("batch", None)  # the size of the batches that it does not send
             spec.update(client=worker.library, client_version=version or worker.default_version)
 
 
@@ -581,7 +619,10 @@ def _possible_step(
     kind needs; None if all of them are impossible."""
     for number in range(_STEPS):
         rng = random.Random(f"{name} {number}")
-        step = faults.draw_step(name, inventory, rng, load_seconds(data))
+        try:
+            step = faults.draw_step(name, inventory, rng, load_seconds(data))
+        except StepProblem:  # none of its drawn steps fits into the load
+            continue
         if is_possible(step):
             return step
     return None

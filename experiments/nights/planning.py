@@ -27,6 +27,7 @@ from experiments.resolved import Resolved, RoundOptions
 from experiments.versions import (
     Chosen,
     Releases,
+    choose_clients,
     is_open,
     other_brokers,
     other_clients,
@@ -44,7 +45,6 @@ from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import is_own
 from harness.validation import Location, dotted, shown
 from harness.workers import known_workers, load_worker, pinned
-from harness.workers import released as released_clients
 
 if TYPE_CHECKING:
     from experiments.history.rounds import Round
@@ -290,8 +290,7 @@ def axes_of(offline: bool, tell: Callable[[str], None]) -> Axes:
         if is_own(asked):
             return [Chosen(asked, pinned(worker, asked), asked)]
         if is_open(asked):
-            listed = releases.releases_of(library, lambda: released_clients(worker))
-            return choose_version(asked, worker.default_version, listed)
+            return choose_clients(releases, worker, asked)
         _refuse_unknown(library, asked, lambda: other_clients(releases, worker, asked), tell)
         return [Chosen(asked, asked, asked)]
 
