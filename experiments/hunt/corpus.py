@@ -8,9 +8,11 @@ client keeps its name.
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 import yaml
@@ -19,7 +21,7 @@ from experiments.plans import JARS
 from experiments.resolved import key_of
 from harness.contracts import typed
 from harness.errors import BrokerstormError, UsageError
-from harness.rundir import Document, write_text
+from harness.rundir import Document, reason_of, write_text
 from harness.systems import DEFAULT
 from harness.toolchains.own_builds import PREFIX
 from harness.yaml_lines import parse, read
@@ -30,6 +32,8 @@ CLIENTS: Final = ("producers", "consumers")
 #: Keys of a scenario that name programs to be started.
 _PROGRAMS: Final = ("applications", "workers")
 SCHEMA_VERSION: Final = 1
+#: Seeds are below this number, on the command line, too.
+MOST_SEEDS: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,35 +83,98 @@ def write_entry(folder: Path, entry: CorpusEntry) -> None:
     write_text(path, text)  # after a kill there is the old file, the new one, or none
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """What a hunt takes from a corpus.
+
+    Attributes:
+        entries: the entries that are played first, ready to be played.
+        names: the names of all entries that are not left out.
+        features: what these entries showed, sorted.
+        left_out: a line for each file that is left out.
+    """
+
+    entries: list[CorpusEntry] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    features: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def require_folder(folder: Path) -> None:
+    """Create the folder of a corpus if it is not there yet.
+
+    Raises:
+        UsageError: it is not a folder, or cannot be read or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            next(folder.iterdir(), None)
+    except FileExistsError as error:
+        raise UsageError(
+            f"--corpus {folder} is not a folder", hint="name a folder; it may be new"
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"--corpus {folder} cannot be read and written: {reason_of(error)}",
+            hint="name another folder; it may be new",
+        ) from error
+
+
 def read_corpus(
-    folder: Path, first: Document, prepare: Callable[[CorpusEntry], None]
-) -> tuple[list[CorpusEntry], list[str]]:
-    """Return the entries of a corpus, by name, and a line for each file that is left out: it is
-    damaged, for another system, would start other programs, or cannot be played.
+    folder: Path,
+    first: Document,
+    prepare: Callable[[CorpusEntry], None],
+    *,
+    most: int | None = None,
+    seed: int = 0,
+) -> Corpus:
+    """Read a corpus. A file is left out if it is damaged, is for another system, would start other
+    programs, cannot be played, or has the same scenario as another file.
 
     Args:
         first: the scenario that the hunt begins with.
         prepare: makes an entry ready to be played; raises a `BrokerstormError` if it cannot be.
-
-    Raises:
-        UsageError: it is not a folder.
+        most: number of entries that are played; of more, the seed draws some. None = all.
     """
-    if not folder.exists():
-        return [], []
-    if not folder.is_dir():
-        raise UsageError(f"--corpus {folder} is not a folder", hint="name a folder; it may be new")
-    entries, left_out = [], []
+    found: dict[str, CorpusEntry] = {}
+    corpus = Corpus()
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
             entry = _read_entry(path)
             if why := _why_not(entry.scenario, first):
                 raise UsageError(why)
-            prepare(entry)
         except BrokerstormError as error:
-            left_out.append(f"{path}: {' '.join(str(error).split())}")
+            corpus.left_out.append(_line(path, error))
         else:
-            entries.append(entry)
-    return entries, left_out
+            found[path.name] = entry
+    features = {feature for entry in found.values() for feature in entry.features}
+    files = [*found]
+    if most is not None and len(files) > most:
+        random.Random(f"corpus {seed}").shuffle(files)
+    names: dict[str, str] = {}
+    for file in files:
+        if most is not None and len(corpus.entries) >= most:
+            names[file.removesuffix(SUFFIX)] = file
+            continue
+        entry = found[file]
+        try:
+            prepare(entry)
+            if same := names.get(entry.name):
+                raise UsageError(f"has the same scenario as {same}")
+        except BrokerstormError as error:
+            corpus.left_out.append(_line(folder / file, error))
+        else:
+            names[entry.name] = file
+            corpus.entries.append(entry)
+    corpus.names.extend(names)
+    corpus.features.extend(sorted(features))
+    return corpus
+
+
+def _line(path: Path, error: BrokerstormError) -> str:
+    """Return a line about a file, which its message may name, too."""
+    return " ".join(f"{path}: {str(error).removeprefix(f'{path}: ')}".split())
 
 
 def _why_not(scenario: Document, first: Document) -> str:
@@ -138,4 +205,7 @@ def _read_entry(path: Path) -> CorpusEntry:
     version = document.pop("schema_version", None)
     if version != SCHEMA_VERSION:
         raise UsageError(f"schema_version is {version!r}, this version reads 1")
-    return typed(document, CorpusEntry, "the entry")
+    entry = typed(document, CorpusEntry, "the entry")
+    if not 0 <= entry.seed < MOST_SEEDS:
+        raise UsageError(f"seed: must be from 0 to {MOST_SEEDS - 1}, got {entry.seed}")
+    return entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 import shlex
 import shutil
 import time
@@ -23,7 +24,13 @@ from experiments.context import CommandContext
 from experiments.experiment import Budget, Rounds
 from experiments.folders import CAPTURE, begun, close_run_folder, keep_asked, kept, playing
 from experiments.hunt.changes import Choices, load_seconds, with_options
-from experiments.hunt.corpus import CorpusEntry, read_corpus, write_entry
+from experiments.hunt.corpus import (
+    Corpus,
+    CorpusEntry,
+    read_corpus,
+    require_folder,
+    write_entry,
+)
 from experiments.hunt.discoveries import (
     bundle_file,
     bundle_found,
@@ -80,6 +87,10 @@ _REDELIVERY_MS: Final = 1000
 _STEPS: Final = 5
 #: Part of the budget that searches for the smallest scenarios may take.
 _SEARCH_SHARE: Final = 0.25
+#: Part of the budget that scenarios of the corpus of before may take, and how long a round takes,
+#: as a multiple of its load: a corpus grows every night, and each night plays something new.
+_CORPUS_SHARE: Final = 0.5
+_ROUND_TAKES: Final = 2.0
 _ROLES: Final[Mapping[str, Literal["producer", "consumer"]]] = {
     "producers": "producer",
     "consumers": "consumer",
@@ -149,7 +160,9 @@ class HuntQuestion:
 
     Attributes:
         data: the scenario that everything is changed from.
-        before: the entries of the corpus at that time.
+        before: the entries of the corpus that are played first.
+        corpus_names, corpus_features: the names of all its entries at that time, and what they
+            showed.
         kinds: kinds of fault that could be injected on the machine at that time.
         options: side and client -> sets of options that the client took at that time.
         is_calm: it is not a scenario of the user.
@@ -161,6 +174,8 @@ class HuntQuestion:
     seed: int
     data: Document
     before: list[CorpusEntry] = field(default_factory=list)
+    corpus_names: list[str] = field(default_factory=list)
+    corpus_features: list[str] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     options: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     known: list[str] = field(default_factory=list)
@@ -235,25 +250,33 @@ def _prepared(
             except BrokerstormError as error:
                 if request.reference:
                     raise
-                why = " ".join(str(error).split())
+                why = _why(root, error)
                 notes.append(f"no reference client: {reference} cannot be used: {why}")
                 reference = ""
-        before, left_out = (
-            read_corpus(request.corpus, data, partial(_prepare_entry, request, options, root))
-            if request.corpus
-            else ([], [])
-        )
+        corpus = Corpus()
+        if request.corpus:
+            require_folder(request.corpus)
+            prepare = partial(_prepare_entry, request, options, root)
+            most = _most_entries(request, data)
+            corpus = read_corpus(request.corpus, data, prepare, most=most, seed=seed)
+            if len(corpus.entries) < len(corpus.names):
+                notes.append(
+                    f"{len(corpus.entries)} of the {len(corpus.names):,} scenarios of the corpus "
+                    "are played first; the seed draws them"
+                )
     except BrokerstormError as error:
         close_run_folder(root, error)
         raise
     with closing(context.progress()) as progress:
-        for line in [*notes, *(f"left out of the corpus: {line}" for line in left_out)]:
+        for line in [*notes, *(f"left out of the corpus: {line}" for line in corpus.left_out)]:
             progress.note(line)
     asked = HuntQuestion(
         command=context.repeat_command("hunt", request, seed=seed),
         seed=seed,
         data=data,
-        before=before,
+        before=corpus.entries,
+        corpus_names=corpus.names,
+        corpus_features=corpus.features,
         kinds=kinds,
         options=client_options,
         known=list(request.known),
@@ -364,14 +387,32 @@ def _prepare_entry(
     """Let an entry of a corpus use the client that is asked for.
 
     Raises:
-        BrokerstormError: it cannot be played, as it was stored or with this client.
+        UsageError: it cannot be played, as it was stored or with this client.
     """
-    _resolved(root, options, entry.scenario, entry.seed)
-    if not any(entry.scenario["load"].get(side) for side in _VALUES):
-        raise UsageError("has neither producers nor consumers")
-    _write_clients(entry.scenario, _read(root, entry.scenario))
-    _use(entry.scenario, *_worker_of(request.client))
-    _resolved(root, options, entry.scenario, entry.seed)
+    try:
+        _resolved(root, options, entry.scenario, entry.seed)
+        if not any(entry.scenario["load"].get(side) for side in _VALUES):
+            raise UsageError("has neither producers nor consumers")
+        _write_clients(entry.scenario, _read(root, entry.scenario))
+        _use(entry.scenario, *_worker_of(request.client))
+        _resolved(root, options, entry.scenario, entry.seed)
+    except BrokerstormError as error:
+        raise UsageError(_why(root, error)) from error
+
+
+def _why(root: RunDir, error: BrokerstormError) -> str:
+    """Return why a scenario cannot be used, in one line, without the name of its file: the file is
+    one of the hunt and is gone soon."""
+    candidate = re.escape(str(root.root / CANDIDATE))
+    return " ".join(re.sub(rf"{candidate}(:\d+)?: ", "", str(error)).split())
+
+
+def _most_entries(request: HuntRequest, data: Document) -> int | None:
+    """Return how many entries of a corpus are played before the hunt goes on to new scenarios; None
+    = all."""
+    if request.budget_s is None:
+        return request.rounds
+    return max(1, int(_CORPUS_SHARE * request.budget_s / (_ROUND_TAKES * cost(data)[0])))
 
 
 def _refuse_short(request: HuntRequest, data: Document) -> None:
@@ -506,6 +547,7 @@ def _play(
     options = request.options()
     # Named by the user each time: the folder of a hunt may come from somebody else.
     corpus = request.corpus or root.root / CORPUS
+    require_folder(corpus)
 
     def plan(data: Document, seed: int) -> Plan:
         (found,) = _resolved(root, options, data, seed).plans
@@ -578,6 +620,8 @@ def _play(
             choices=choices,
             repeat=repeat,
             before=asked.before,
+            corpus_names=frozenset(asked.corpus_names),
+            corpus_features=frozenset(asked.corpus_features),
             known=frozenset(asked.known),
             is_calm=asked.is_calm,
             rounds_at_most=_most_rounds(root, request.rounds),

@@ -109,6 +109,8 @@ class Hunt:
     Attributes:
         first: the scenario that everything is changed from.
         before: entries of a corpus that there was before, which are played again first.
+        corpus_names, corpus_features: the names of all entries of that corpus, and what they
+            showed; those of ``before`` count, too.
         plan: a scenario and a seed -> the plan; raises a `BrokerstormError` for what cannot be
             played.
         choices: what changes choose from.
@@ -135,6 +137,8 @@ class Hunt:
     choices: Choices
     repeat: Callable[[str, int], str] = lambda name, seed: ""
     before: Sequence[CorpusEntry] = ()
+    corpus_names: frozenset[str] = frozenset()
+    corpus_features: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
     is_calm: bool = False
     rounds_at_most: int | None = None
@@ -166,19 +170,22 @@ class Hunt:
     @property
     def corpus_entries(self) -> int:
         """Return the number of entries of the corpus now."""
-        return len({each.name for each in (*self.before, *self.entries)})
+        return len(self._names_before | {each.name for each in self.entries})
 
     @property
     def new_features(self) -> list[str]:
         """Return the features that no entry of the corpus of before has, sorted."""
         known = {feature for each in self.before for feature in each.features}
-        return sorted({*self.seen} - known)
+        return sorted({*self.seen} - known - self.corpus_features)
 
     @property
     def new_entries(self) -> int:
         """Return the number of entries that the corpus of before did not have."""
-        before = {each.name for each in self.before}
-        return sum(each.name not in before for each in self.entries)
+        return sum(each.name not in self._names_before for each in self.entries)
+
+    @property
+    def _names_before(self) -> frozenset[str]:
+        return self.corpus_names | {each.name for each in self.before}
 
     def rounds(self) -> Strategy[None]:
         """Play rounds until the budget is used up."""

@@ -21,7 +21,7 @@ from cli import main
 from experiments.experiment import RoundRequest
 from experiments.hunt.changes import Choices, changed
 from experiments.hunt.conduct import strange_conduct
-from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, write_entry
+from experiments.hunt.corpus import Corpus, CorpusEntry, name_of, read_corpus, write_entry
 from experiments.hunt.discoveries import found_file, known_bugs, smallest_file, write_found
 from experiments.hunt.features import features_of, masked, power_of_two
 from experiments.hunt.hunting import (
@@ -753,7 +753,8 @@ def test_a_corpus_is_read_as_it_was_written_and_damaged_files_are_left_out(tmp_p
     (tmp_path / "damaged.yaml").write_text("schema_version: 1\nseed: [")
     (tmp_path / "old.yaml").write_text("schema_version: 7")
     (tmp_path / "other.yaml").write_text("schema_version: 1\nseed: 3\n")
-    entries, left_out = read_corpus(tmp_path, SCENARIO, lambda entry: None)
+    corpus = read_corpus(tmp_path, SCENARIO, lambda entry: None)
+    entries, left_out = corpus.entries, corpus.left_out
     assert [(each.name, each.scenario, each.seed) for each in entries] == [
         (entry.name, SCENARIO, 5)
     ]
@@ -833,7 +834,7 @@ NOTHING_ELSE: dict[str, Any] = {
 
 
 def test_a_corpus_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
-    assert read_corpus(tmp_path / "new", SCENARIO, lambda entry: None) == ([], [])
+    assert read_corpus(tmp_path / "new", SCENARIO, lambda entry: None) == Corpus()
 
 
 def test_consumers_share_a_topic_with_each_client(tmp_path: Path) -> None:

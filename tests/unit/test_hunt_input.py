@@ -8,13 +8,18 @@ from typing import Any
 import pytest
 
 from cli import main
+from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, require_folder, write_entry
 from experiments.hunt.hunting import (
     HuntRequest,
+    _most_entries,
     _possible_step,
+    _why,
     _with_reference,
     _with_releases,
 )
-from tests.unit.test_hunt import INVENTORY, NOTHING_ELSE
+from harness.errors import UsageError
+from harness.rundir import RunDir
+from tests.unit.test_hunt import INVENTORY, NOTHING_ELSE, SCENARIO, Rounds, kinds_of
 
 RELEASES = {"sarama": ["1.43.3", "1.61.1", "1.60.0"], "franz-go": ["1.22.3", "2.0.0"]}
 
@@ -61,3 +66,72 @@ def test_a_reference_client_that_sends_no_batches_gets_no_size_of_them() -> None
     data = {"load": {"producers": {"shop": shop}, "consumers": {}}}
     changed, _ = _with_reference("confluent-kafka@2.16.1", data)
     assert not {"calls", "batch"} & {*changed["load"]["producers"]["shop"]}
+
+
+# ----- corpora ------------------------------------------------------------------------------------
+
+
+def entry_at(rate: int, **more: Any) -> CorpusEntry:
+    """An entry whose scenario has this rate."""
+    scenario = {**SCENARIO, "load": {**SCENARIO["load"], "rate": rate}}
+    return CorpusEntry(**{"scenario": scenario, "seed": 1, "features": (f"rate {rate}",), **more})
+
+
+def test_a_large_corpus_leaves_time_for_new_scenarios(tmp_path: Path) -> None:
+    """The seed draws the entries that are played; the features and names of all are known."""
+    for rate in range(100, 120):
+        write_entry(tmp_path, entry_at(rate))
+    prepared: list[CorpusEntry] = []
+
+    def drawn(seed: int) -> list[str]:
+        prepared.clear()
+        corpus = read_corpus(tmp_path, SCENARIO, prepared.append, most=6, seed=seed)
+        assert corpus.entries == prepared
+        assert len(corpus.names) == len(corpus.features) == 20
+        return [each.name for each in corpus.entries]
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert len(drawn(1)) == 6
+    load = {"load": {"duration": 10, "warm_up": 2}}
+    assert _most_entries(HuntRequest(**{**NOTHING_ELSE, "budget_s": 480.0}), load) == 10
+    assert _most_entries(HuntRequest(**{**NOTHING_ELSE, "rounds": 3}), load) == 3
+
+
+def test_entries_that_are_not_played_count_as_known() -> None:
+    hunting = Rounds(features=kinds_of).hunt(
+        corpus_names=frozenset({"other", name_of(SCENARIO)}),
+        corpus_features=frozenset({"fault pause"}),
+    )
+    assert "fault pause" in hunting.seen
+    assert "fault pause" not in hunting.new_features
+    assert hunting.new_entries == len(hunting.entries) - 1
+    assert hunting.corpus_entries == len(hunting.entries) + 1
+
+
+def test_a_copy_and_a_seed_that_no_command_takes_are_left_out(tmp_path: Path) -> None:
+    entry = entry_at(100)
+    write_entry(tmp_path, entry)
+    (copied,) = tmp_path.iterdir()
+    (tmp_path / "\n\x1b[31mz.yaml").write_text(copied.read_text())
+    write_entry(tmp_path, entry_at(200, seed=-5))
+    write_entry(tmp_path, entry_at(300, seed=2**63))
+    corpus = read_corpus(tmp_path, SCENARIO, lambda entry: None)
+    assert len(corpus.entries) == 1
+    assert sum("has the same scenario as" in line for line in corpus.left_out) == 1
+    assert sum("seed: must be from 0 to" in line for line in corpus.left_out) == 2
+    assert "\n" not in "".join(corpus.left_out)
+
+
+def test_a_corpus_that_cannot_be_written_is_refused_before_the_first_round(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is not a folder"):
+        require_folder(tmp_path / "file")
+    with pytest.raises(UsageError, match="cannot be read and written: Not a directory"):
+        require_folder(tmp_path / "file" / "corpus")
+    require_folder(tmp_path / "new" / "corpus")
+
+
+def test_a_message_does_not_name_a_file_that_is_gone(tmp_path: Path) -> None:
+    root = RunDir(tmp_path)
+    problem = UsageError(f"{tmp_path}/candidate.yaml:17: load.rate: must be positive")
+    assert _why(root, problem) == "load.rate: must be positive"
