@@ -92,7 +92,7 @@ def test_a_large_corpus_leaves_time_for_new_scenarios(tmp_path: Path) -> None:
 
     assert drawn(1) == drawn(1) != drawn(2)
     assert len(drawn(1)) == 6
-    load = {"load": {"duration": 10, "warm_up": 2}}
+    load = {"load": {"duration": 10, "warm_up": 2, "rate": 100}}
     assert _most_entries(HuntRequest(**{**NOTHING_ELSE, "budget_s": 480.0}), load) == 10
     assert _most_entries(HuntRequest(**{**NOTHING_ELSE, "rounds": 3}), load) == 3
 
