@@ -47,7 +47,8 @@ LIVENESS: Final = (
         name="hang",
         rank=120,
         breaks=(ALWAYS,),
-        needs=("producer-ended",),
+        needs=("producer-ended", "answers-kept"),
+        excused_by=("wait",),
         asks=("sends", "deadlines"),
         sentence="the client never gave an outcome, long after its own deadline",
         example="sent 4 at 12.0 s, deadline 130 s, producer closed at 170 s: no outcome",
@@ -56,7 +57,9 @@ LIVENESS: Final = (
             "was made and never completed, past that deadline (with 10 s of slack) before the "
             "producer ended. Time in which the process of the producer did not run is subtracted. "
             "A consumer hangs if it receives nothing after a rollback or recover, until the end "
-            "and for longer than limits.stall, although messages remain in its queue."
+            "and for longer than limits.stall, although messages remain in its queue. A hang is "
+            "only suspect if a fault dropped an answer of AMQP meanwhile and left the connection "
+            "open: this protocol has no time limit for an answer."
         ),
         splits={
             "never completed": SubKind("open when the producer ended"),

@@ -122,6 +122,8 @@ class ChangedAnswers(Impaired):
         if change.act == "flip":  # a client that was told to check nothing passes it on
             return "damage" if "Fetch" in self.params.requests else ""
         found = self.view.ability(ChangesAnswers)
+        if change.act == "drop" and not change.close:
+            return found.dropped_answer_permits()
         return {**found.closings(), **found.answer_errors()}.get(change.error, "")
 
 

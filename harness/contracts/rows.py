@@ -392,9 +392,9 @@ class FaultDetails:
         false_errors: answers said errors that the broker had not said.
         permits: what a client may do that believed such an error: ``acknowledge`` a message that is
             not stored, ``renumber`` its messages, so that no broker recognizes a repeat,
-            ``reposition`` itself in the log, ``rejoin`` its group, ``give-up``, or pass on the
-            ``damage`` that its settings do not check for; empty = only what it does at any error
-            that it should try again after.
+            ``reposition`` itself in the log, ``rejoin`` its group, ``give-up``, ``wait`` without
+            end for an answer that was dropped, or pass on the ``damage`` that its settings do not
+            check for; empty = only what it does at any error that it should try again after.
     """
 
     held: int = 0

@@ -271,6 +271,10 @@ class ChangesAnswers(HasDetours, Protocol):
     def closing_kinds(self) -> Sequence[str]:
         """Return the kinds of requests that name what a broker can close."""
 
+    def dropped_answer_permits(self) -> str:
+        """Return what a client may do to which an answer never comes, although its connection stays
+        open; empty = only what it does at a timeout of its own."""
+
     def answered(self, name: str) -> Answered:
         """Return what was met so far under the name of an impairment.
 

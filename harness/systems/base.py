@@ -107,6 +107,8 @@ class System:
         closing_kinds: kinds of requests that name what brokers can close; empty = all.
         answer_permits: of those errors and closings, name -> what a client may do that believes it
             (`harness.contracts.rows.FaultDetails.permits`); those that are left out permit nothing.
+        dropped_answer_permits: the same for an answer that never comes on a connection that stays
+            open; empty = clients of the protocol have a time limit of their own.
         file_kinds: by kind of data file (`harness.protocols.files`), patterns of paths below a
             node's data folder; a file is of the first that has it. ``unused``: what is about to be
             removed.
@@ -176,6 +178,7 @@ class System:
     closings: ClassVar[Mapping[str, int]] = {}
     closing_kinds: ClassVar[tuple[str, ...]] = ()
     answer_permits: ClassVar[Mapping[str, str]] = {}
+    dropped_answer_permits: ClassVar[str] = ""
     file_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     stream_folders: ClassVar[bool] = False
     bootstrap_form: ClassVar[str] = ""

@@ -342,7 +342,7 @@ class Story:
         start = self.draw(st.integers(0, 200)) * STEP_MS
         permits = self.draw(
             st.sampled_from(
-                ["acknowledge", "renumber", "reposition", "rejoin", "give-up", "damage"]
+                ["acknowledge", "renumber", "reposition", "rejoin", "give-up", "damage", "wait"]
             )
         )
         self.h.fault(

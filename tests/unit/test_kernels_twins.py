@@ -541,6 +541,22 @@ def test_what_was_on_a_connection_that_ended_may_come_late_where_order_is_by_con
 
 
 @pytest.mark.parametrize(
+    ("permits", "status"),
+    [("wait", Status.SUSPECT), ("give-up", Status.VIOLATION), ("", Status.VIOLATION)],
+)
+def test_a_dropped_answer_excuses_a_client_that_has_no_time_limit_for_it(
+    permits: str, status: Status
+) -> None:
+    h = opened(131)
+    h.fault("answer-drop", "kafka-1", 0, 9_000, details={"permits": permits})
+    context = context_from(h)
+    found = [e for e in judged(h, context).episodes if e.cls == "hang"]
+    assert [status_of("hang", e.split, context.promise(e.instance), e.unmet) for e in found] == [
+        status
+    ]
+
+
+@pytest.mark.parametrize(
     ("permits", "status"), [("damage", Status.SUSPECT), ("renumber", Status.VIOLATION)]
 )
 def test_damage_excuses_a_consumer_that_goes_back(permits: str, status: Status) -> None:

@@ -80,6 +80,9 @@ class ProtocolFacts:
     def closing_kinds(self) -> Sequence[str]:
         return self._facts.closing_kinds or self.answer_kinds()
 
+    def dropped_answer_permits(self) -> str:
+        return self._facts.dropped_answer_permits
+
     def _permits(self, names: Iterable[str]) -> Mapping[str, str]:
         return {name: self._facts.answer_permits.get(name, "") for name in names}
 

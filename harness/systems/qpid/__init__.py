@@ -38,6 +38,7 @@ class Qpid(System):
     answer_kinds = amqp091.REQUESTS
     answer_errors = amqp091.ERRORS
     answer_acts = amqp091.ACTS
+    dropped_answer_permits = "wait"  # AMQP has no time limit for a confirm
     unanswered = amqp091.UNANSWERED
     error_kinds = amqp091.ERROR_KINDS
     closings = amqp091.CLOSINGS
