@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli import main
+from experiments.experiment import RoundRequest
 from experiments.hunt.corpus import CorpusEntry, name_of, read_corpus, require_folder, write_entry
 from experiments.hunt.hunting import (
     HuntRequest,
@@ -17,9 +20,23 @@ from experiments.hunt.hunting import (
     _with_reference,
     _with_releases,
 )
+from experiments.hunt.search import Discovery, Hunt
+from experiments.judging import RoundOutcome
+from experiments.shrink.reductions import pinned, shape_of
+from experiments.shrink.search import Search, Wanted
 from harness.errors import UsageError
 from harness.rundir import RunDir
-from tests.unit.test_hunt import INVENTORY, NOTHING_ELSE, SCENARIO, Rounds, kinds_of
+from tests.made_up import answered
+from tests.unit.test_hunt import (
+    CHOICES,
+    INVENTORY,
+    NOTHING_ELSE,
+    SCENARIO,
+    Rounds,
+    any_plan,
+    kinds_of,
+    read,
+)
 
 RELEASES = {"sarama": ["1.43.3", "1.61.1", "1.60.0"], "franz-go": ["1.22.3", "2.0.0"]}
 
@@ -79,19 +96,19 @@ def entry_at(rate: int, **more: Any) -> CorpusEntry:
 
 def test_a_large_corpus_leaves_time_for_new_scenarios(tmp_path: Path) -> None:
     """The seed draws the entries that are played; the features and names of all are known."""
-    for rate in range(100, 120):
+    for rate in range(100, 108):
         write_entry(tmp_path, entry_at(rate))
     prepared: list[CorpusEntry] = []
 
     def drawn(seed: int) -> list[str]:
         prepared.clear()
-        corpus = read_corpus(tmp_path, SCENARIO, prepared.append, most=6, seed=seed)
+        corpus = read_corpus(tmp_path, SCENARIO, prepared.append, most=3, seed=seed)
         assert corpus.entries == prepared
-        assert len(corpus.names) == len(corpus.features) == 20
+        assert len(corpus.names) == len(corpus.features) == 8
         return [each.name for each in corpus.entries]
 
     assert drawn(1) == drawn(1) != drawn(2)
-    assert len(drawn(1)) == 6
+    assert len(drawn(1)) == 3
     load = {"load": {"duration": 10, "warm_up": 2, "rate": 100}}
     assert _most_entries(HuntRequest(**{**NOTHING_ELSE, "budget_s": 480.0}), load) == 10
     assert _most_entries(HuntRequest(**{**NOTHING_ELSE, "rounds": 3}), load) == 3
@@ -135,3 +152,54 @@ def test_a_message_does_not_name_a_file_that_is_gone(tmp_path: Path) -> None:
     root = RunDir(tmp_path)
     problem = UsageError(f"{tmp_path}/candidate.yaml:17: load.rate: must be positive")
     assert _why(root, problem) == "load.rate: must be positive"
+
+
+# ----- hunts that were killed ---------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_a_hunt_that_was_cut_after_any_round_continues_in_the_same_way(tmp_path: Path) -> None:
+    """Also while it repeats a round, plays the reference client, or searches."""
+    other = {**SCENARIO["load"], "producers": {"app": {"client": "franz-go"}}}
+    first = {**pinned(read(SCENARIO, tmp_path)), "name": "hunt"}
+    first["load"]["duration"], first["faults"] = 12.0, []
+
+    def search(found: Discovery, on_better: Callable[[], None]) -> Search:
+        shape = shape_of(read(found.entry.scenario, tmp_path), found.entry.scenario)
+        return Search(shape, any_plan, Wanted(found.what[0]), 1, on_better=on_better)
+
+    def played(stop: int, outcomes: list[RoundOutcome]) -> list[RoundOutcome]:
+        """Continue from these outcomes until so many rounds are played."""
+        rounds = Rounds(
+            features=lambda data: [f"load {data['load'].get('rate')}"],
+            violates=lambda data: "kill" in str(data.get("faults")) and data["load"] is not other,
+        )
+        hunting = Hunt(
+            first=first,
+            seed=7,
+            plan=any_plan,
+            choices=CHOICES,
+            rounds_at_most=stop,
+            is_calm=True,
+            reference=lambda data: ({**data, "load": other}, "with franz-go 1.22.3"),
+            search=search,
+            search_s=20.0,
+        )
+        found = list(outcomes)
+
+        def play(request: RoundRequest) -> RoundOutcome:
+            number = len(rounds.played)
+            outcome = replace(rounds(request), key=request.key)
+            if number < len(outcomes):
+                assert outcomes[number].key == request.key, request.name
+                return outcomes[number]
+            found.append(outcome)
+            return outcome
+
+        answered(hunting.rounds(), play)
+        return found
+
+    whole = played(30, [])
+    assert len({outcome.key for outcome in whole}) > 15
+    for stop in range(1, 30, 4):
+        assert [each.key for each in played(30, whole[:stop])] == [each.key for each in whole]
