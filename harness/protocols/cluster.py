@@ -393,6 +393,23 @@ class HasCommittedOffsets(Protocol):
 
 
 @runtime_checkable
+class GivesOutAgain(Protocol):
+    """Waits for acknowledgements of single messages, and gives a message out again that was not
+    acknowledged in time (NATS)."""
+
+    def held_for_s(self, group: str, topics: Sequence[str]) -> float:
+        """Return the longest such time in seconds, of the streams where the group holds messages;
+        0 = it holds none.
+
+        Args:
+            group: as the brokers know it.
+
+        Raises:
+            BrokerstormError: the brokers cannot say now.
+        """
+
+
+@runtime_checkable
 class HasGroupMembers(Protocol):
     """Can report the members of a consumer group (Kafka)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -18,6 +19,7 @@ from harness.errors import BrokerstormError, EnvironmentNotReady
 from harness.owners import ROLE, marks_of
 from harness.protocols.cluster import (
     Admin,
+    GivesOutAgain,
     HasCommittedOffsets,
     ReadsMessages,
     StoredMessage,
@@ -391,13 +393,19 @@ class Applications:
             for process in list(self._now.values())
         )
 
-    def _awaited_until(self, application: ApplicationPlan) -> float:
-        """Return until when brokers may wait for an instance that was killed or crashed, and give
-        its partitions to no other one; 0 = there was none. By `time.monotonic`."""
+    def _awaited_until(self, check: _Drain) -> float:
+        """Return until when brokers may keep what an instance holds that ended, and give it to no
+        other one; 0 = none ended. By `time.monotonic`.
+
+        An instance that ends in good order need not leave its group. One that the user started may
+        have ended unseen.
+        """
+        if check.application.runs_elsewhere:
+            return check.unchanged_since + _SESSION_S
         gone = [
             life.t_end_ns / 1e9 + _SESSION_S
             for life in self._all
-            if life.plan.name == application.name and life.t_end_ns and life.exit_code
+            if life.plan.name == check.application.name and life.t_end_ns
         ]
         return max(gone, default=0.0)
 
@@ -405,10 +413,13 @@ class Applications:
         """Write one event when an application that runs has committed nothing for too long."""
         limit_s, application = self._plan.limits["stall"], check.application
         runs = self._alive(application) > 0
-        since = check.unchanged_since and max(
-            check.unchanged_since, self._awaited_until(application)
-        )
-        if check.was_stalled or not runs or not since or time.monotonic() - since < limit_s:
+        if check.was_stalled or not runs or not check.unchanged_since:
+            return
+        since = max(check.unchanged_since, self._awaited_until(check))
+        if time.monotonic() - since < limit_s:
+            return
+        since = max(since, check.unchanged_since + check.held_for_s())
+        if time.monotonic() - since < limit_s:
             return
         check.was_stalled = True
         text = f"{check.why}; nothing was committed for {limit_s:g} s although it runs"
@@ -588,6 +599,17 @@ class _Drain:
             group = group_id(self._plan, own.group)
             self.why = f"group {group} has committed nothing; does its program use {{group}}?"
         return sum(max(0, end - max(0, told.get(stream, 0))) for stream, end in self._ends.items())
+
+    def held_for_s(self) -> float:
+        """Return how long brokers wait for the acknowledgement of a message that an instance was
+        given, before they give it out again; infinite while they do not answer."""
+        own, admin = self.application, self._admin
+        if not isinstance(admin, GivesOutAgain):
+            return 0.0
+        try:
+            return admin.held_for_s(group_id(self._plan, own.group), [own.source])
+        except BrokerstormError:
+            return math.inf
 
     def _beyond_the_end(self, told: Mapping[str, int]) -> str:
         """A stream of which a position is committed that its log does not have; empty = none. An

@@ -3,7 +3,7 @@ the end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +29,10 @@ class Brokers:
         self.committed = committed
         self.tag = 0
         self.answers = True
+        self.held_s = 0.0
+
+    def held_for_s(self, group: str, topics: list[str]) -> float:
+        return self.held_s
 
     def end_offsets(self, topics: list[str]) -> dict[str, int]:
         return {f"{topic}-0": 5 for topic in topics}
@@ -121,23 +125,64 @@ def test_the_last_input_is_found_before_a_long_transaction_that_was_aborted(
     assert not drain(brokers).is_done()
 
 
-@pytest.mark.parametrize(("gone_s", "is_noted"), [(30, False), (50, True), (None, True)])
-def test_the_session_of_a_killed_instance_is_no_stall(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gone_s: int | None, is_noted: bool
-) -> None:
-    """Brokers wait for it, and give its partitions to no other instance."""
+def is_noted(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    *,
+    lives: Sequence[tuple[float, int]] = (),
+    held_s: float = 0.0,
+    unchanged_s: float = 20.0,
+    elsewhere: bool = False,
+) -> bool:
+    """Whether an application that has committed nothing for so long is a stall (limit: 15 s).
+
+    Args:
+        lives: other instances: how long ago each one ended, and its exit code.
+    """
     now = 1_000.0
     monkeypatch.setattr(applications.time, "monotonic", lambda: now)
-    check = drain(Brokers({"orders-0": 2}))
-    check.unchanged_since = now - 20.0  # more than limits.stall
+    brokers = Brokers({"orders-0": 2})
+    brokers.held_s = held_s
+    check = drain(brokers)
+    if elsewhere:
+        check.application = check.application.model_copy(update={"run": []})
+    check.unchanged_since = now - unchanged_s
     own = SimpleNamespace(plan=check.application, is_alive=True, t_end_ns=0, exit_code=None)
-    lives = [own]
-    if gone_s is not None:
-        t_end_ns = int((now - gone_s - 15.0) * 1e9)
-        lives.append(SimpleNamespace(plan=check.application, t_end_ns=t_end_ns, exit_code=-9))
+    others = [
+        SimpleNamespace(plan=check.application, t_end_ns=int((now - ago_s) * 1e9), exit_code=code)
+        for ago_s, code in lives
+    ]
     all_of = Applications.__new__(Applications)
-    all_of._plan, all_of._members = applied().plan, {}
-    all_of._all, all_of._now = lives, {"application-billing-1": own}  # type: ignore[assignment, dict-item]
-    all_of._run, all_of._progress = RunDir(tmp_path), BaseProgress()
+    members = SimpleNamespace(count=2)
+    all_of._plan = applied().plan
+    all_of._members = {"billing": members} if elsewhere else {}  # type: ignore[dict-item]
+    all_of._all, all_of._now = [own, *others], {"application-billing-1": own}  # type: ignore[list-item, dict-item]
+    all_of._run, all_of._progress = RunDir(folder), BaseProgress()
     all_of._note_stall(check)
-    assert check.was_stalled is is_noted
+    return check.was_stalled
+
+
+@pytest.mark.parametrize(
+    ("lives", "noted"), [([], True), ([(45, -9)], False), ([(45, 0)], False), ([(65, -9)], True)]
+)
+def test_the_session_of_an_instance_that_ended_is_no_stall(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lives: list[tuple[float, int]], noted: bool
+) -> None:
+    """Brokers wait for it, and give its partitions to no other instance. One that ends in good
+    order need not leave its group."""
+    assert is_noted(monkeypatch, tmp_path, lives=lives) is noted
+
+
+@pytest.mark.parametrize(("unchanged_s", "noted"), [(50.0, False), (65.0, True)])
+def test_an_instance_of_the_user_may_have_ended_at_any_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unchanged_s: float, noted: bool
+) -> None:
+    found = is_noted(monkeypatch, tmp_path, elsewhere=True, unchanged_s=unchanged_s)
+    assert found is noted
+
+
+@pytest.mark.parametrize(("unchanged_s", "noted"), [(40.0, False), (50.0, True)])
+def test_messages_that_brokers_give_out_again_later_are_no_stall(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unchanged_s: float, noted: bool
+) -> None:
+    assert is_noted(monkeypatch, tmp_path, held_s=30.0, unchanged_s=unchanged_s) is noted

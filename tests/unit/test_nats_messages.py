@@ -145,6 +145,21 @@ def test_the_position_of_a_group_is_what_it_has_acknowledged_without_a_gap(
     assert admin.committed_offsets("billing", ["orders"]) == {"orders-0": 8, "orders-1": -1}
 
 
+@pytest.mark.parametrize(
+    ("pending", "backoff", "held_s"), [(3, [], 30.0), (3, [5 * 10**9, 60 * 10**9], 60.0), (0, [], 0)]
+)
+def test_servers_wait_for_the_acknowledgement_of_what_a_group_holds(
+    monkeypatch: pytest.MonkeyPatch, pending: int, backoff: list[int], held_s: float
+) -> None:
+    at = Endpoint("127.0.0.1", 1)
+    admin = NatsAdmin([Node("nats-1", 1, at, at, at, Path())])
+    monkeypatch.setitem(admin._made, "orders", 1)
+    config = {"ack_wait": 30 * 10**9, "backoff": backoff}
+    said = {"config": config, "num_ack_pending": pending}
+    monkeypatch.setattr(admin._api, "ask", lambda what: said)
+    assert admin.held_for_s("billing", ["orders"]) == held_s
+
+
 @pytest.mark.parametrize("there", [True, False], ids=["others", "ours"])
 def test_a_stream_belongs_to_others_only_if_it_was_there_before(
     monkeypatch: pytest.MonkeyPatch, there: bool

@@ -37,8 +37,8 @@ _GONE_TEXT: Final = (
 
 
 class NatsAdmin:
-    """Admin, MovesLeaders, MovesConsumerLeaders, HasBacklogs, HasCommittedOffsets and
-    ReadsMessages for the servers of a cluster. Thread-safe; every call ends within seconds.
+    """Admin, MovesLeaders, MovesConsumerLeaders, HasBacklogs, HasCommittedOffsets, GivesOutAgain
+    and ReadsMessages for the servers of a cluster. Thread-safe; every call ends within seconds.
 
     A stream "orders-0" is a stream of that name, on the subject of that name.
 
@@ -179,6 +179,18 @@ class NatsAdmin:
                 floor = int(said["ack_floor"]["stream_seq"])
                 found[stream] = floor + 1 if floor else -1
         return found
+
+    def held_for_s(self, group: str, topics: Sequence[str]) -> float:
+        """Return the longest time that servers wait for an acknowledgement; see
+        `harness.protocols.cluster.GivesOutAgain.held_for_s`."""
+        waits_ns = [0]
+        for stream in self._streams(topics):
+            with suppress(NotThere):
+                said = self._api.ask(f"CONSUMER.INFO.{self._theirs(stream)}.{group}")
+                if said.get("num_ack_pending"):
+                    config = said.get("config") or {}
+                    waits_ns += [config.get("ack_wait") or 0, *(config.get("backoff") or [])]
+        return max(waits_ns) / 1e9
 
     def read_messages(
         self, topic: str, take: Callable[[StoredMessage], None], *, timeout_s: float, last: int = 0
