@@ -146,7 +146,8 @@ def test_the_position_of_a_group_is_what_it_has_acknowledged_without_a_gap(
 
 
 @pytest.mark.parametrize(
-    ("pending", "backoff", "held_s"), [(3, [], 30.0), (3, [5 * 10**9, 60 * 10**9], 60.0), (0, [], 0)]
+    ("pending", "backoff", "held_s"),
+    [(3, [], 30.0), (3, [5 * 10**9, 60 * 10**9], 60.0), (0, [], 0)],
 )
 def test_servers_wait_for_the_acknowledgement_of_what_a_group_holds(
     monkeypatch: pytest.MonkeyPatch, pending: int, backoff: list[int], held_s: float
