@@ -278,9 +278,10 @@ def _image_checks(resolved: Resolved) -> list[Need]:
         if resolved.checked_runtime != "docker" or options.secure:
             here = "--secure" if options.secure else "--runtime process"
             here = "--cluster" if options.external else here
+            first = f"remove {here}" if options.secure or options.external else "--runtime docker"
             raise ScenarioError(
                 f"applications.{name}.image: needs brokers in containers, and this run has {here}",
-                hint="--runtime docker, or write the program into run instead of image",
+                hint=f"{first}, or write the program into run instead of image",
             )
     checks = []
     for image, name in images.items():

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,12 +37,11 @@ def scenario(tmp_path: Path, text: str = "name: x\n") -> str:
     return str(path)
 
 
-def checked(
-    tmp_path: Path, *settings: str, text: str = "name: x\n", runtime: str = "process"
-) -> Preflight:
+def checked(tmp_path: Path, *settings: str, text: str = "name: x\n", **options: Any) -> Preflight:
     overrides = (*(f"{key}={value}" for key, value in SMALL.items()), *settings)
     asked = ScenarioRequest(scenario=scenario(tmp_path, text), overrides=overrides, seed=1)
-    return preflight(resolve(asked, RoundOptions(runtime=runtime)), tmp_path, ask_indexes=False)
+    resolved = resolve(asked, RoundOptions(**{"runtime": "process", **options}))
+    return preflight(resolved, tmp_path, ask_indexes=False)
 
 
 IN_A_DATABASE = """
@@ -80,6 +80,10 @@ def test_an_application_in_an_image_needs_brokers_in_containers_and_its_image(
     assert str(refused.value) == (
         "applications.billing.image: needs brokers in containers, and this run has --runtime process"
     )
+    assert refused.value.hint.startswith("--runtime docker, or")
+    with pytest.raises(ScenarioError) as refused:
+        checked(tmp_path, text=IN_AN_IMAGE, secure=True)
+    assert refused.value.hint.startswith("remove --secure, or")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine")
     found = checked(tmp_path, text=IN_AN_IMAGE, runtime="auto")
     (missing,) = (check for check in found.missing if check.name == "application image")
