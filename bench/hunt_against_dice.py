@@ -96,6 +96,7 @@ class BugSearch:
     """One search for a bug.
 
     Attributes:
+        budget_s: seconds of rounds after which the search ends.
         rounds: that were played.
         hit_round, hit_s: the round that showed it, and the seconds that all rounds until then took;
             None = it was not found.
@@ -106,6 +107,7 @@ class BugSearch:
     bug: str
     arm: str
     seed: int
+    budget_s: float
     rounds: int
     hit_round: int | None
     hit_s: float | None
@@ -231,6 +233,7 @@ def _played(
         bug=bug,
         arm=arm,
         seed=seed,
+        budget_s=budget_s,
         rounds=len(rows),
         hit_round=hit and hit[0],
         hit_s=hit and hit[1],
@@ -283,35 +286,52 @@ _ARMS: Final[Sequence[tuple[str, Callable[[str, int, float, Path], BugSearch]]]]
 
 def table(found: Sequence[BugSearch]) -> list[str]:
     """Return the results in lines of Markdown, as the page about hunts has them: how often each bug
-    was found in each way, the medians, and which way found more."""
-    lines = [
-        "| bug | way | found | rounds, median | seconds, median | other classes, in how many |"
-    ]
-    lines.append("|---|---|---|---|---|---|")
-    first: dict[str, dict[str, float]] = {}
-    spent: dict[str, dict[str, float]] = {}
-    for bug in dict.fromkeys(each.bug for each in found):
-        for arm, _ in _ARMS:
-            own = [each for each in found if (each.bug, each.arm) == (bug, arm)]
-            if not own:
-                continue
-            hits = [each for each in own if each.hit_s is not None]
-            played = [each.hit_round or each.rounds for each in hits or own]
-            took = [each.hit_s or each.spent_s for each in hits or own]
-            every = [each.hit_round or each.rounds for each in own]
-            spent.setdefault(bug, {})[arm] = median(every)
-            if hits:
-                first.setdefault(bug, {})[arm] = median(played)
-            others = Counter(cls for each in own for cls in each.classes if cls != BUGS[bug][2])
-            more = ", ".join(f"*{cls}* {n}" for cls, n in others.items()) or "none"
-            medians = f"{median(played):g} | {median(took):.0f}"
-            share = f"{len(hits)} of {len(own)}"
-            lines.append(f"| `{bug}` | {_WAYS[arm]} | {share} | {medians} | {more} |")
-    tried = Counter(bug for bug, _ in {(each.bug, each.arm) for each in found})
-    both = {bug for bug, ways in tried.items() if ways == len(_ARMS)}
-    summary = _summary({bug: first.get(bug, {}) for bug in both}, spent)
-    wrapped = (textwrap.wrap(line, _COLUMNS, subsequent_indent="  ") for line in summary)
+    was found in each way, the medians, and which way found more.
+
+    Searches with different budgets have rows of their own. In the sums, a bug counts with the
+    largest budget that both ways had.
+    """
+    lines = ["| bug | budget | way | found | rounds, median | seconds, median | other classes |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    compared: dict[str, Mapping[str, Sequence[BugSearch]]] = {}
+    for bug, budget_s in sorted({(each.bug, each.budget_s) for each in found}):
+        asked = [each for each in found if (each.bug, each.budget_s) == (bug, budget_s)]
+        ways = {arm: own for arm, _ in _ARMS if (own := [e for e in asked if e.arm == arm])}
+        lines += [_row(own) for own in ways.values()]
+        if len(ways) == len(_ARMS):
+            compared[bug] = ways
+    first = {
+        bug: {
+            arm: median(each.hit_round for each in own if each.hit_round)
+            for arm, own in ways.items()
+            if any(each.hit_round for each in own)
+        }
+        for bug, ways in compared.items()
+    }
+    spent = {
+        bug: {
+            arm: median(each.hit_round or each.rounds for each in own) for arm, own in ways.items()
+        }
+        for bug, ways in compared.items()
+    }
+    wrapped = (
+        textwrap.wrap(line, _COLUMNS, subsequent_indent="  ") for line in _summary(first, spent)
+    )
     return [*lines, "", *chain.from_iterable(wrapped)]
+
+
+def _row(own: Sequence[BugSearch]) -> str:
+    """A line of the table: the searches for one bug in one way with one budget."""
+    bug = own[0].bug
+    hits = [each for each in own if each.hit_s is not None]
+    played = median(each.hit_round or each.rounds for each in hits or own)
+    took_s = median(each.hit_s or each.spent_s for each in hits or own)
+    others = Counter(cls for each in own for cls in each.classes if cls != BUGS[bug][2])
+    more = ", ".join(f"*{cls}* {n}" for cls, n in others.items()) or "none"
+    return (
+        f"| `{bug}` | {own[0].budget_s:g} s | {_WAYS[own[0].arm]} | {len(hits)} of {len(own)} "
+        f"| {played:g} | {took_s:.0f} | {more} |"
+    )
 
 
 def _summary(
