@@ -176,4 +176,8 @@ class Scale(FaultKind[ScaleParams]):
         removed = [name for name in live if name not in wanted]
         if not added and not removed:
             raise FiringSkipped(f"{params.to} instances of {params.target} run already")
-        return Scaled(view, added, removed, params)
+        scaled = Scaled(view, added, removed, params)
+        # Each fault undoes its own instances: two at once would leave another number than before.
+        name, _, _ = lives.instances(chosen[0], 2)[1].rpartition("-")
+        scaled.held = (f"the number of {name}",)
+        return scaled

@@ -26,6 +26,7 @@ class Injection(ABC):
         targets: nodes, or streams for faults on leadership.
         away: the nodes that cannot serve while it is applied; they are claimed from ``apply`` until
             healed.
+        held: names of other things that no second fault may change until this one is healed.
         params: the step's keys with every choice made, so that a replay does the same.
         looks_first: its heal, which may take back what the proof sees, waits until a look that
             began when its time was over has ended. Else it remembers, and is healed to the moment.
@@ -37,6 +38,7 @@ class Injection(ABC):
     looks_first: bool = True
     looks_last: ClassVar[bool] = False
     away: Sequence[str] = ()
+    held: Sequence[str] = ()
 
     def __init__(self, view: ClusterView, targets: Sequence[str], params: Params) -> None:
         self.view = view

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from experiments.resolved import Resolved
+from faults.engine.claims import NodeClaims
 from faults.kinds import KINDS
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
@@ -181,6 +182,17 @@ def test_instances_come_and_go(instances: Instances, to: int, during: int, said:
     injection.heal()
     assert (injection.is_undone(), injection.missing()) == (True, "")
     assert instances.pids().keys() == before.keys()
+
+
+def test_one_fault_at_a_time_scales_an_application(instances: Instances) -> None:
+    """The former number of instances would not come back: each undoes its own instances."""
+    more, fewer = (prepared("scale", instances, "client:billing", to=to) for to in (5, 1))
+    claims = NodeClaims()
+    claims.claim(1, more, more.view)
+    with pytest.raises(FiringSkipped, match="the number of application-billing is held by fault 1"):
+        claims.claim(2, fewer, fewer.view)
+    claims.release(1)
+    claims.claim(2, fewer, fewer.view)
 
 
 def test_an_instance_that_was_never_ready_proves_nothing(instances: Instances) -> None:
