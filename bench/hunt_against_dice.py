@@ -291,7 +291,7 @@ def table(found: Sequence[BugSearch]) -> list[str]:
     Searches with different budgets have rows of their own. In the sums, a bug counts with the
     largest budget that both ways had.
     """
-    lines = ["| bug | budget | way | found | rounds, median | seconds, median | other classes |"]
+    lines = ["| bug | budget, s | way | found | rounds, median | seconds, median | other classes |"]
     lines.append("|---|---|---|---|---|---|---|")
     compared: dict[str, Mapping[str, Sequence[BugSearch]]] = {}
     for bug, budget_s in sorted({(each.bug, each.budget_s) for each in found}):
@@ -315,7 +315,8 @@ def table(found: Sequence[BugSearch]) -> list[str]:
         for bug, ways in compared.items()
     }
     wrapped = (
-        textwrap.wrap(line, _COLUMNS, subsequent_indent="  ") for line in _summary(first, spent)
+        textwrap.wrap(line, _COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
+        for line in _summary(first, spent)
     )
     return [*lines, "", *chain.from_iterable(wrapped)]
 
@@ -329,7 +330,7 @@ def _row(own: Sequence[BugSearch]) -> str:
     others = Counter(cls for each in own for cls in each.classes if cls != BUGS[bug][2])
     more = ", ".join(f"*{cls}* {n}" for cls, n in others.items()) or "none"
     return (
-        f"| `{bug}` | {own[0].budget_s:g} s | {_WAYS[own[0].arm]} | {len(hits)} of {len(own)} "
+        f"| `{bug}` | {own[0].budget_s:g} | {_WAYS[own[0].arm].removeprefix('the ')} | {len(hits)} of {len(own)} "
         f"| {played:g} | {took_s:.0f} | {more} |"
     )
 
