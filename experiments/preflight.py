@@ -131,8 +131,8 @@ def preflight(
     checks = [
         *_machine_checks(resolved, run_dir),
         *_client_checks(resolved),
-        *_application_checks(resolved),
         *_image_checks(resolved),
+        *_application_checks(resolved),
     ]
     if options.external:
         for timeline in resolved.timelines:
@@ -243,11 +243,23 @@ def _client_checks(resolved: Resolved) -> list[Need]:
 
 
 def _application_checks(resolved: Resolved) -> list[Need]:
-    """Whether this machine can limit the applications that have limits."""
+    """Whether this machine can limit the applications that have limits.
+
+    Raises:
+        ScenarioError: a program cannot know the password of a cluster of ours.
+    """
     from harness.clusters.limits.groups import why_not
     from harness.need import Need
 
     applications = [each for plan in resolved.plans for each in plan.applications]
+    for each in applications:
+        if resolved.options.secure and not any("{password}" in text for text in each.env.values()):
+            raise ScenarioError(
+                f"applications.{each.name}.env: has no {{password}}, without which the program cannot"
+                " connect to a cluster with --secure",
+                hint="remove --secure, or add variables with {password}, {user}, {protocol},"
+                " {mechanism} and {ca}",
+            )
     asked = {
         "cpu": any(each.cpu_cores is not None for each in applications),
         "memory": any(each.memory_bytes is not None for each in applications),
