@@ -94,7 +94,7 @@ def test_an_application_in_an_image_needs_brokers_in_containers_and_its_image(
 def test_a_program_without_a_password_is_refused_on_a_cluster_with_users(tmp_path: Path) -> None:
     """It could not connect, and would look as if it stalled."""
     text = IN_AN_IMAGE.replace('image: "no-such-image:1"', 'run: ["true"]')
-    with pytest.raises(ScenarioError, match="has no {password}") as refused:
+    with pytest.raises(ScenarioError, match=r"has no \{password\}") as refused:
         checked(tmp_path, text=text, secure=True)
     assert str(refused.value).startswith("applications.billing.env: ")
     with_one = text.replace('run: ["true"]', 'run: ["true"], env: {SECRET: "{password}"}')
