@@ -6,7 +6,8 @@ python -m bench.hunt_against_dice BUDGET [BUG ...] [--seeds N] [--results FILE] 
 Each bug is looked for N times in each arm, in turns, from a load without faults that holds no hint.
 An arm ends at the first round that shows the class of the bug, or when its rounds have taken BUDGET
 (e.g. 10m). Results are added to FILE, a line each, so that the searches can be made in pieces, of
-`--searches` each: what FILE has is not played again; `--arm` makes the searches of one arm only.
+`--searches` each: what FILE has with the same budget is not played again; `--arm` makes the
+searches of one arm only.
 DIR keeps the rounds; the default is a folder that is removed.
 """
 
@@ -329,8 +330,9 @@ def _row(own: Sequence[BugSearch]) -> str:
     took_s = median(each.hit_s or each.spent_s for each in hits or own)
     others = Counter(cls for each in own for cls in each.classes if cls != BUGS[bug][2])
     more = ", ".join(f"*{cls}* {n}" for cls, n in others.items()) or "none"
+    way = _WAYS[own[0].arm].removeprefix("the ")
     return (
-        f"| `{bug}` | {own[0].budget_s:g} | {_WAYS[own[0].arm].removeprefix('the ')} | {len(hits)} of {len(own)} "
+        f"| `{bug}` | {own[0].budget_s:g} | {way} | {len(hits)} of {len(own)} "
         f"| {played:g} | {took_s:.0f} | {more} |"
     )
 
@@ -378,7 +380,8 @@ def main() -> None:
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the search under way is ended, too
     found = results(asked.results)
-    done = {(each.bug, each.arm, each.seed) for each in found}
+    budget_s = float(asked.budget)
+    done = {(each.bug, each.arm, each.seed, each.budget_s) for each in found}
     with tempfile.TemporaryDirectory(prefix="brokerstorm-hunts-") as temporary:
         runs = asked.runs or Path(temporary)
         runs.mkdir(parents=True, exist_ok=True)
@@ -387,10 +390,10 @@ def main() -> None:
             for seed in range(1, asked.seeds + 1)
             for bug in asked.bugs or BUGS
             for arm, search in _ARMS
-            if asked.arm in (None, arm) and (bug, arm, seed) not in done
+            if asked.arm in (None, arm) and (bug, arm, seed, budget_s) not in done
         ]
         for bug, seed, arm, search in left[: asked.searches]:
-            one = search(bug, seed, float(asked.budget), runs)
+            one = search(bug, seed, budget_s, runs)
             print(f"{bug} seed {seed} {arm}: {one.text}", file=sys.stderr)
             append_jsonl(asked.results, asdict(one), sync=True)
             found.append(one)

@@ -16,7 +16,7 @@ import yaml
 import faults
 from analysis.findings import Status
 from analysis.report.documents import read_result
-from bench.hunt_against_dice import ROOT, results, table
+from bench.hunt_against_dice import ROOT, BugSearch, results, table
 from cli import main
 from experiments.experiment import RoundRequest
 from experiments.hunt.changes import Choices, changed
@@ -879,3 +879,28 @@ def test_the_page_has_the_results_of_the_comparison_with_random_faults() -> None
     found = results(ROOT / "bench" / "hunt_against_dice.jsonl")
     page = (ROOT / "docs" / "howto" / "hunt.md").read_text()
     assert "\n".join(table(found)) in page
+
+
+def test_searches_with_different_budgets_have_rows_of_their_own() -> None:
+    def search(arm: str, budget_s: float, rounds: int, hit_round: int | None) -> BugSearch:
+        return BugSearch(
+            bug="franz-go-777",
+            arm=arm,
+            seed=1,
+            budget_s=budget_s,
+            rounds=rounds,
+            hit_round=hit_round,
+            hit_s=hit_round and 10.0 * hit_round,
+        )
+
+    short = [search("hunt", 205.0, 9, None), search("dice", 205.0, 9, None)]
+    long = [search("hunt", 600.0, 14, 14), search("dice", 600.0, 28, None)]
+    lines = table([*short, *long])
+    assert [line.split(" | ")[1:4] for line in lines[2:6]] == [
+        ["205", "hunt", "0 of 1"],
+        ["205", "random faults", "0 of 1"],
+        ["600", "hunt", "1 of 1"],
+        ["600", "random faults", "0 of 1"],
+    ]
+    assert "the hunt needed 0.5 times" in " ".join(" ".join(lines).split())
+    assert "- Only the hunt found: `franz-go-777`." in lines
