@@ -1,4 +1,4 @@
-"""What a user may give a hunt: versions, corpora, folders of other runs."""
+"""The input of a hunt: versions of clients, corpora, folders of other runs."""
 
 from __future__ import annotations
 
