@@ -408,7 +408,7 @@ def _why(root: RunDir, error: BrokerstormError) -> str:
 
 
 def _most_entries(request: HuntRequest, data: Document) -> int | None:
-    """Return how many entries of a corpus are played before the hunt goes on to new scenarios; None
+    """Return how many entries of a corpus are played before the hunt changes scenarios; None
     = all."""
     if request.budget_s is None:
         return request.rounds
