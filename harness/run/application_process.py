@@ -201,6 +201,7 @@ class ApplicationProcess:
                 hint=f"read its output in {self.folder}, or raise applications.{self.plan.name}.ready.within",
             )
         if not self.is_alive:
+            self.wait_end()  # its last output may not be written down yet
             raise WorkerError(
                 f"{self.name}: {self.end_text()} before it was ready{self.last_lines()}",
                 hint=f"its output is in {self.folder}",
