@@ -260,9 +260,13 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
         }
     }
 
+    /**
+     * Commit what is left when the member leaves. The call is made with nothing left, too: it gives the results of
+     * earlier asynchronous commits to their callbacks, and close() drops a result that has arrived already.
+     */
     private void commitSync() {
         Map<TopicPartition, OffsetAndMetadata> taken = takeUncommitted();
-        if (taken.isEmpty()) {
+        if (isReader || (taken.isEmpty() && session.report.hasClientDied())) {
             return;
         }
         try {
