@@ -296,8 +296,8 @@ def _with_releases(request: HuntRequest, tell: Callable[[str], None]) -> HuntReq
         tell: gets a line if a package index does not answer and an older list is used.
 
     Raises:
-        BrokerstormError: there is no such client or release, or the package index does not answer
-            and no earlier list is there.
+        BrokerstormError: the client or the release does not exist, or the package index does not
+            answer and no earlier list is there.
     """
     releases = Releases(cache_folder() / "releases", offline=request.offline, tell=tell)
 

@@ -110,7 +110,7 @@ class Hunt:
         first: the scenario that everything is changed from.
         before: entries of a corpus that there was before, which are played again first.
         corpus_names, corpus_features: the names of all entries of that corpus, and what they
-            showed; those of ``before`` count, too.
+            showed, ``before`` included.
         plan: a scenario and a seed -> the plan; raises a `BrokerstormError` for what cannot be
             played.
         choices: what changes choose from.

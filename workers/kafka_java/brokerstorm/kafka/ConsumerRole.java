@@ -262,7 +262,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
 
     /**
      * Commit what is left when the member leaves. The call is made with nothing left, too: it gives the results of
-     * earlier asynchronous commits to their callbacks, and close() drops a result that has arrived already.
+     * earlier asynchronous commits to their callbacks. close() drops a result that has arrived if no commit is pending.
      */
     private void commitSync() {
         Map<TopicPartition, OffsetAndMetadata> taken = takeUncommitted();
