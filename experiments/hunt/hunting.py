@@ -288,6 +288,18 @@ def _prepared(
     return root, asked
 
 
+def require_huntable(context: CommandContext, request: HuntRequest) -> None:
+    """Check what a hunt checks before it asks package indexes or starts anything.
+
+    Raises:
+        BrokerstormError: there is no such scenario or client; a client is of another system; the
+            budget is shorter than one round.
+    """
+    data = _first(context, request)
+    _refuse_short(request, data)
+    _reference(request.reference, data)
+
+
 def _with_releases(request: HuntRequest, tell: Callable[[str], None]) -> HuntRequest:
     """Return the request with the versions that ``latest`` and ``>=2.14`` select today, so that the
     command that repeats the hunt names them.
@@ -420,9 +432,9 @@ def _refuse_short(request: HuntRequest, data: Document) -> None:
     round_s = cost(data)[0]
     if request.budget_s is not None and request.budget_s < round_s:
         raise UsageError(
-            f"--budget {request.budget_s:g} s is shorter than one round, which takes {round_s:g} s"
-            " and the time to start and to judge",
-            hint="for example --budget 10m",
+            f"a budget of {request.budget_s:g} s is shorter than one round, which takes "
+            f"{round_s:g} s and the time to start and to judge",
+            hint="for example 10m",
         )
 
 

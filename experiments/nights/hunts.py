@@ -11,32 +11,28 @@ from analysis.findings import Status
 from experiments.history.rounds import Found, Labels, Round
 from experiments.hunt.hunting import HuntRequest
 from experiments.nights.matrix import Cell, HuntCell
-from experiments.nights.night import Ended, NightDir, Turn
+from experiments.nights.night import Ended
 from harness.rundir import Document, RunDir
 
 #: In the folder of runs: the corpora of hunts that name none.
 CORPORA: Final = "corpus"
 
 
-def corpus_of(cell: Cell, hunted: HuntCell, night: NightDir) -> Path:
-    """Return the folder of the corpus of a hunt; it is the same every night."""
-    return Path(hunted.corpus) if hunted.corpus else night.root.parent / CORPORA / cell.slug
-
-
 def hunt_request(
-    cell: Cell, hunted: HuntCell, turn: Turn, night: NightDir, *, offline: bool
+    cell: Cell, hunted: HuntCell, run_dir: Path, *, seed: int, offline: bool
 ) -> HuntRequest:
-    """Return what a cell asks of `hunt`."""
+    """Return what a cell asks of `hunt`; its corpus is the same every night."""
+    corpus = Path(hunted.corpus) if hunted.corpus else run_dir / CORPORA / cell.slug
     return HuntRequest(
         scenario="" if hunted.is_calm else cell.scenario,
         client="@".join(part for part in (cell.client, cell.client_version) if part),
         system="",
         variant="",
         overrides=cell.overrides,
-        seed=turn.seed,
+        seed=seed,
         budget_s=hunted.budget_s,
         rounds=None,
-        corpus=corpus_of(cell, hunted, night),
+        corpus=corpus,
         known=hunted.known,
         reference=hunted.reference,
         resume=None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from experiments.context import CommandContext
 from experiments.history.store import DEFAULT_NAME
-from experiments.hunt.hunting import start_of
+from experiments.hunt.hunting import require_huntable, start_of
 from experiments.nights.choice import Choice, Shard, choose, narrowed
 from experiments.nights.file import SuiteFile, load_suite
+from experiments.nights.hunts import hunt_request
 from experiments.nights.matrix import SEEDS, Axes, Cell, Facts, expand
 from experiments.nights.night import Night, NightDir, nights, turns_of
 from experiments.nights.retention import apply, removals
@@ -138,6 +139,7 @@ def plan_night(
     suite = file.suite
     every = [_on(cell, request.runtime) for cell in expand(file, axes_of(request.offline, tell))]
     cells = narrowed(every, request.only, request.shard)
+    _refuse_hunts(context, request, file, cells)
     sticky = {
         cell.id: found
         for cell in cells
@@ -172,6 +174,20 @@ def plan_night(
         left_out={cell.id: _over_budget(choice, cell) for cell in choice.left_out},
     )
     return PlannedNight(file, choice, night)
+
+
+def _refuse_hunts(
+    context: CommandContext, request: SuiteRequest, file: SuiteFile, cells: Sequence[Cell]
+) -> None:
+    """Raises: UsageError: a hunt of the suite could not begin."""
+    for cell in cells:
+        if cell.hunt is None:
+            continue
+        asked = hunt_request(cell, cell.hunt, context.run_dir, seed=0, offline=request.offline)
+        try:
+            require_huntable(context, asked)
+        except BrokerstormError as error:
+            raise UsageError(f"{file.path}: {cell.id}: {error}", hint=error.hint) from error
 
 
 def keep_scenarios(night_dir: NightDir, night: Night) -> None:

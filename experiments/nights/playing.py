@@ -228,7 +228,13 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         cell = self._night.cell(turn)
         if cell.hunt is not None:
             self._leave()  # it has clusters of its own
-            request = hunt_request(cell, cell.hunt, turn, self._dir, offline=self._night.offline)
+            request = hunt_request(
+                cell,
+                cell.hunt,
+                self._dir.root.parent,
+                seed=turn.seed,
+                offline=self._night.offline,
+            )
             hunt(self._context, request, root=root, session=self._session)
             return
         campaign = self._campaign_of(turn)

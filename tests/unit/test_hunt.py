@@ -850,7 +850,7 @@ def test_consumers_share_a_topic_with_each_client(tmp_path: Path) -> None:
     [
         (["--client", "kafka-clients"], "--budget or --rounds is required"),
         (["--budget", "1m"], "which scenario or client?"),
-        (["kafka-smoke", "--budget", "2s"], "--budget 2 s is shorter than one round"),
+        (["kafka-smoke", "--budget", "2s"], "a budget of 2 s is shorter than one round"),
         (["--client", "kafka-client", "--budget", "1m"], "--client kafka-client: no such client"),
         (["kafka-smoke", "--known", "lost", "--budget", "1m"], "--known lost is not a class"),
         (

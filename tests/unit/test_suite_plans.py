@@ -94,6 +94,25 @@ def test_the_command_line_decides_what_the_suite_leaves_open(suite: str) -> None
     assert night.command.endswith("--shard 1/3 --seed 5 --runtime process")
 
 
+@pytest.mark.parametrize(
+    ("hunt", "told"),
+    [
+        ("{client: sarama, budget: 2s}", "a budget of 2 s is shorter than one round"),
+        ("{client: sarama, budget: 10m, reference: nats.go}", "nats.go is for nats"),
+        ("{scenario: nats-smoke, client: sarama, budget: 10m}", "sarama is for kafka"),
+    ],
+    ids=["no round fits", "a reference of another system", "a client of another system"],
+)
+def test_a_hunt_that_could_not_begin_is_refused_before_the_night(
+    hunt: str, told: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"name: mine\nhunts:\n  - {hunt}\n")
+    with pytest.raises(UsageError, match=told) as error:
+        plan(str(path), None, offline=True)
+    assert str(error.value).startswith(f"{path}: hunt ")
+
+
 def test_a_plan_names_the_tools_that_the_machine_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
