@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from analysis.capture.bucket import Array
-from analysis.kernels.changes import Because, Changes, LostAcks, lost, reached, repeated
+from analysis.kernels.changes import (
+    Because,
+    Changes,
+    LostAcks,
+    StreamRows,
+    lost,
+    reached,
+    repeated,
+)
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits
 from analysis.kernels.partial import RawCause
@@ -108,22 +116,33 @@ def _acked(history: BucketHistory, hits: Hits, index: Array) -> _Asked:
     position = np.where(named, history.of_send("position", slots), -1).astype(np.int64)
     ledger = history.of_send("ledger", slots).astype(np.int64)
     start, done = history.of_send("t_start_ns", slots), history.times(slots)
+    instance = history.by_group(history.groups.instance, slots)
+    instances = np.unique(instance).tolist()
+    numbered = [n for n in instances if context.instance(n).promise.dedup is not False]
 
     def changes(own: Array, terms: Terms) -> Changes:
         acks = LostAcks(start[own], done[own], position[own], ledger[own])
         number = int(stream[own[0]])
-        log, in_queue = (
-            history.bucket.log,
-            number < len(context.is_queue) and bool(context.is_queue[number]),
-        )
-        rows = slice(*np.searchsorted(log["stream"], [number, number + 1]))
-        due_ns = reached(terms, log["position"][rows], log["t_intended_ns"][rows])
+        in_queue = number < len(context.is_queue) and bool(context.is_queue[number])
+        rows = stream_rows(history, number)
         return lost(
-            terms, acks, due_ns, has_offsets=context.has_offsets, has_positions=not in_queue
+            terms,
+            acks,
+            reached(terms, rows),
+            has_offsets=context.has_offsets,
+            has_positions=not in_queue,
+            repeats=rows.has_own_at(acks, instance[own]) & np.isin(instance[own], numbered),
         )
 
     none = np.full(len(index), -1, np.int64)
     return _Asked(stream, position, ledger, (none, none), changes)
+
+
+def stream_rows(history: BucketHistory, stream: int) -> StreamRows:
+    """The rows of a stream in the log."""
+    log = history.bucket.log
+    rows = slice(*np.searchsorted(log["stream"], [stream, stream + 1]))
+    return StreamRows(*(log[name][rows] for name in ("position", "t_intended_ns", "instance")))
 
 
 def _copies(history: BucketHistory, hits: Hits, index: Array) -> _Asked:

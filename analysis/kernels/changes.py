@@ -6,8 +6,9 @@ turn. So a message that was acknowledged at a position of the *next* term, and i
 acknowledged by the leader of a term before. Positions decide which terms come into question; times
 exclude those that had not begun, those whose leader certainly had become a follower, and those that
 had not come as far: a term that kept a message which became due after the acknowledgement gave out
-all higher positions later still. When several are left, no cause is named. Without positions (a
-queue) there is nothing but time.
+all higher positions later still. When several are left, no cause is named. Nor is it if the leader
+of now may have answered: it takes a send that it must not store twice for the message that it has
+at this position already. Without positions (a queue) there is nothing but time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from harness.contracts.rows import Terms
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 NONE = -1
 
 
@@ -82,30 +84,58 @@ class LostAcks:
         return LostAcks(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-def reached(terms: Terms, position: Ints, due_ns: Ints) -> Ints:
-    """When the last of the messages became due that the log has of each term; 0 where it has none.
+@dataclass(frozen=True, slots=True)
+class StreamRows:
+    """A stream's rows in the log, ascending by offset: when each message was due, and its producer
+    instance."""
 
-    Args:
-        position, due_ns: of the stream's rows in the log, ascending by offset.
-    """
+    position: Ints
+    due_ns: Ints
+    instance: Ints
+
+    def has_own_at(self, acks: LostAcks, instance: Ints) -> Bools:
+        """Return for each acknowledgement whether its position holds another message of the same
+        producer instance, which was due before it."""
+        at = np.searchsorted(self.position, acks.position)
+        found = at < len(self.position)
+        there = at[found]
+        found[found] = (
+            (self.position[there] == acks.position[found])
+            & (self.instance[there] == instance[found])
+            & (self.due_ns[there] < acks.done_ns[found])
+        )
+        return found
+
+
+def reached(terms: Terms, rows: StreamRows) -> Ints:
+    """When the last of the messages became due that the log has of each term; 0 where it has
+    none."""
     found = np.zeros(len(terms), np.int64)
-    end = len(position)
+    end = len(rows.position)
     for index in reversed(range(len(terms))):
         first = terms[index].first
         if first is not None:
-            begin = int(np.searchsorted(position[:end], first))
-            found[index] = due_ns[begin:end].max(initial=0)
+            begin = int(np.searchsorted(rows.position[:end], first))
+            found[index] = rows.due_ns[begin:end].max(initial=0)
             end = begin
     return found
 
 
 def lost(
-    terms: Terms, acks: LostAcks, due_ns: Ints, *, has_offsets: bool, has_positions: bool = True
+    terms: Terms,
+    acks: LostAcks,
+    due_ns: Ints,
+    *,
+    has_offsets: bool,
+    has_positions: bool = True,
+    repeats: Bools | None = None,
 ) -> Changes:
     """Which leader acknowledged each, and which change threw it away.
 
     Args:
         due_ns: see `reached`; of positions that are offsets.
+        repeats: which of them a leader may have taken for a repeat of the message that it has at
+            their offset; None = none.
         has_offsets: positions are dense numbers through all terms; else a term is a ledger with its
             own.
         has_positions: False: a queue.
@@ -115,6 +145,11 @@ def lost(
     if not has_positions:
         return _lost_by_time(terms, acks)
     found = _lost_by_offset(terms, acks, due_ns) if has_offsets else _lost_by_ledger(terms, acks)
+    if has_offsets and repeats is not None:
+        either = np.flatnonzero((found.because == Because.CHANGE) & (found.late > 0) & repeats)
+        found.because[either], found.other[either] = Because.EITHER, found.term[either]
+        place = (acks.position[either], acks.ledger[either])
+        found.term[either] = _wrote(terms, *place, has_offsets=True)
     found.because[acks.position < 0] = Because.NO_PLACE
     return found
 

@@ -8,14 +8,23 @@ import numpy as np
 
 from analysis.capture.context import Context
 from analysis.kernels.cause import LOST, REPEATED
-from analysis.kernels.changes import Because, Changes, Ints, LostAcks, lost, reached, repeated
+from analysis.kernels.changes import (
+    Because,
+    Changes,
+    Ints,
+    LostAcks,
+    StreamRows,
+    lost,
+    reached,
+    repeated,
+)
 from analysis.kernels.partial import RawCause
 from analysis.report.trace_tables import SealedRow
 from analysis.verdict.causes import CauseWords
 from harness.records import Outcome
 
-#: Stream -> positions of its rows in the log, ascending, and when their messages were due.
-Written = Callable[[int], tuple[Ints, Ints]]
+#: Stream -> its rows in the log.
+Written = Callable[[int], StreamRows]
 
 
 def cause_of(
@@ -52,8 +61,20 @@ def _of_lost(context: Context, send: SealedRow, written: Written, *, was_taken: 
     if not terms or not is_read or (in_queue and was_taken):
         return ""
     acks = LostAcks(*(_one(value) for value in (send.t_start_ns, send.t_done_ns, *place)))
-    due_ns = reached(terms, *written(stream)) if context.has_offsets else _one(0)
-    found = lost(terms, acks, due_ns, has_offsets=context.has_offsets, has_positions=not in_queue)
+    due_ns, repeats = _one(0), None
+    if context.has_offsets:
+        rows = written(stream)
+        due_ns = reached(terms, rows)
+        if context.instance(send.instance).promise.dedup is not False:
+            repeats = rows.has_own_at(acks, _one(send.instance))
+    found = lost(
+        terms,
+        acks,
+        due_ns,
+        has_offsets=context.has_offsets,
+        has_positions=not in_queue,
+        repeats=repeats,
+    )
     return _said(context, LOST, stream, found, place, (-1, -1), send.t_done_ns)
 
 

@@ -16,7 +16,7 @@ from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from analysis.capture.left_out import LeftOut
 from analysis.findings import Result
-from analysis.kernels.changes import Ints
+from analysis.kernels.changes import StreamRows
 from analysis.report import words
 from analysis.report.documents import read_result
 from harness.contracts import read_document
@@ -136,22 +136,20 @@ class SealedTables:
                 hint="`brokerstorm analyze` seals it again",
             ) from error
 
-    def written(self, stream: int) -> tuple[Ints, Ints]:
-        """Return the stream's rows in the log of its own bucket, by position: the position, and
-        when each was due.
+    def written(self, stream: int) -> StreamRows:
+        """Return the stream's rows in the log of its own bucket.
 
         Raises:
             UsageError: a file of the bucket is damaged.
         """
         bucket = self.buckets_of_stream(stream)[0]
-        found = self._table(
-            "log", bucket, pc.field("stream") == stream, ["position", "t_intended_ns"]
-        )
+        names = ["position", "t_intended_ns", "instance"]
+        found = self._table("log", bucket, pc.field("stream") == stream, names)
         if found is None:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        position, due_ns = (found.column(i).to_numpy() for i in range(2))
-        order = np.argsort(position, kind="stable")
-        return position[order], due_ns[order]
+            return StreamRows(*(np.empty(0, np.int64) for _ in names))
+        columns = [found.column(name).to_numpy() for name in names]
+        order = np.argsort(columns[0], kind="stable")
+        return StreamRows(*(column[order] for column in columns))
 
     def _require_whole(self, bucket: int) -> None:
         """Raise UsageError when a file of the bucket is not the one that was sealed; looked at

@@ -68,8 +68,13 @@ def test_a_loss_names_the_leader_the_epoch_and_the_fault(tmp_path: Path) -> None
     )
 
 
+#: No broker takes a send for a repeat: the producer does not number its messages.
+UNNUMBERED = DURABLE.model_copy(update={"dedup": False})
+
+
 def test_a_leader_that_was_deposed_is_said_to_be(tmp_path: Path) -> None:
-    cause = cause_of(epochs(lossy(at_ms=10_100)), tmp_path)
+    history = History(promise=UNNUMBERED).fault("pause", "kafka-3", 5_000, 10_000)
+    cause = cause_of(epochs(lossy(at_ms=10_100, history=history)), tmp_path)
     assert cause.late
     assert (
         "by kafka-3 in epoch 4, which was no longer leader; epoch 5 had begun at 3 on kafka-1"
@@ -77,12 +82,25 @@ def test_a_leader_that_was_deposed_is_said_to_be(tmp_path: Path) -> None:
     )
 
 
+def test_a_leader_may_have_taken_a_numbered_send_for_a_repeat(tmp_path: Path) -> None:
+    """kafka-1, which leads for two seconds, has messages 5 and 6 of this producer at 3 and 4: a
+    client that gives their numbers to 3 and 4 too is answered with these positions, and nothing is
+    stored."""
+    _, finding = judged(epochs(lossy(at_ms=10_100)), tmp_path)
+    (cause,) = finding.causes
+    assert not cause.named
+    told = "by kafka-3 in epoch 4 or by kafka-1 in epoch 5: the recorded data do not show which"
+    assert cause.sentence == f"acknowledged at 3 to 4, {told}"
+    assert f"acknowledged at 3, {told}" in finding.witnesses[0].cause
+    assert f"acknowledged at 3, {told}" in trace(RunDir(tmp_path / "run"), "1/0/3").cause
+
+
 def thawed(kept_at_ms: float) -> History:
     """kafka-3 thaws at 10 s and acknowledges at 3 to 6 what it is about to throw away; kafka-1,
     which led by then, keeps 3 and 4, the last of them due at ``kept_at_ms``; epoch 6 begins at
     5."""
     h = (
-        History()
+        History(promise=UNNUMBERED)
         .fault("pause", "kafka-3", 5_000, 10_000)
         .fault("leader-move", "kafka-2", 14_000, 14_500)
     )
