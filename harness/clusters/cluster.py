@@ -35,6 +35,7 @@ from harness.protocols.power import LosesPower
 from harness.protocols.versions import versions_of
 from harness.run_ids import checked_run_id
 from harness.rundir import write_json
+from harness.systems import system_of
 from harness.systems.base import Request
 from harness.toolchains import jars
 
@@ -84,9 +85,9 @@ class BrokerCluster(Generic[A]):
         return self.runtime.folder / CONNECTION_FILE if self.made else None
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
-        """Make the request of `System.request`. A secure cluster answers no request in plain
-        text."""
-        if self.made:
+        """Make the request of `System.request`. A secure cluster answers a request in plain text
+        only between nodes, and not on every system."""
+        if self.made and port not in system_of(self.system).plain_ports:
             return None
         return assembly_of(self.system).request(self.runtime, port, ballast)
 

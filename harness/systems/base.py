@@ -120,6 +120,7 @@ class System:
         mechanisms: how its clients can prove who they are (`harness.connections.security`).
         has_controller: one of its nodes decides for the others, for example who leads.
         has_cookie: its nodes share a secret, and answer the harness only if it knows the secret.
+        plain_ports: names of ports without TLS on a secure cluster.
         subscription, order: how consumers read of which a plan says nothing
             (`harness.contracts.plan`).
     """
@@ -189,6 +190,7 @@ class System:
     mechanisms: ClassVar[tuple[str, ...]] = ()
     has_controller: ClassVar[bool] = True
     has_cookie: ClassVar[bool] = False
+    plain_ports: ClassVar[tuple[str, ...]] = ()
     subscription: ClassVar[str] = "exclusive"
     order: ClassVar[str] = "stream"
 

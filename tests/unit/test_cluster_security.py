@@ -158,6 +158,23 @@ def test_another_process_finds_the_secrets_until_they_are_gone(
         made.ClusterSecurity.made_for("described", names)
 
 
+def test_a_secure_cluster_is_asked_in_plain_text_only_where_its_nodes_speak_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The proof of a network fault: without a request, a partition of nodes had no effect that
+    could be seen before RabbitMQ tells it a minute later."""
+    monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path))
+    asked: dict[str, set[str]] = {}
+    for system in (*SYSTEMS, "rabbitmq"):
+        cluster = describe_cluster(system, secure=True)
+        ports = cluster.runtime.spec.ports
+        asked[system] = {port for port in ports if cluster.request(port) is not None}
+    assert asked == {
+        "kafka": set(), "nats": set(), "qpid": set(),
+        "pulsar": {"bookie", "zookeeper"}, "rabbitmq": {"peer"},
+    }  # fmt: skip
+
+
 def test_containers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--secure: only processes; use --runtime process"):
         open_cluster("kafka", run_id="x", folder=tmp_path, runtime="docker", secure=True)

@@ -203,6 +203,7 @@ class Pulsar(System):
     copies_default = "the brokers'"
     ask_id = "`pulsar-admin clusters get NAME`: NAME@ and host:port of its service URL"
     mechanisms = ("token", "oauth2")
+    plain_ports = ("bookie", "zookeeper")
     log_leader = "Created topic {stream} "  # a broker loaded it
     term = "ledger"
     changeable = tuple(SETTINGS)

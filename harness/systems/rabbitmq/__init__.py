@@ -102,6 +102,7 @@ class RabbitMq(System):
     mechanisms = ("user",)
     has_controller = False
     has_cookie = True
+    plain_ports = ("peer",)
     bootstrap_form = "HOST:5672,HOST:5672/VIRTUALHOST"
     admin_form = "HOST:25672,HOST:25672"
     subscription = "queue"
