@@ -104,6 +104,34 @@ class Role(AsyncConsumer):
 roles = {"consumer": lambda session: Role(session).run()}
 sys.exit(worker_kit.process.main(roles, {"client_version": "1"}, ()))
 """
+REBALANCED = """
+import asyncio, sys
+import worker_kit.process
+from worker_kit.asyncio_consuming import AsyncConsumer
+
+PLACE = ("orders", 0)
+
+class Role(AsyncConsumer):
+    async def subscribe(self):
+        self.journal.assign({PLACE: -1})
+        self.polls = 0
+    def moves(self):
+        self.journal.revoke([PLACE])
+        self.journal.assign({PLACE: -1})
+    async def poll(self):
+        self.polls += 1
+        if self.polls == 1:
+            asyncio.get_running_loop().call_later(0.3, self.moves)
+        await asyncio.sleep(0.01)
+        return [(*PLACE, offset, b"hello") for offset in range(20)] if self.polls <= 2 else []
+    async def commit(self, positions):
+        pass
+    async def close(self):
+        pass
+
+roles = {"consumer": lambda session: Role(session).run()}
+sys.exit(worker_kit.process.main(roles, {"client_version": "1"}, ()))
+"""
 Start = Callable[[str, SpecPart], WorkerProcess]
 
 
@@ -238,3 +266,18 @@ def test_work_on_a_message_blocks_nobody_else(start: Start) -> None:
     committed = journal[journal["kind"] == Event.COMMIT]
     called = journal[journal["kind"] == Event.COMMIT_CALLED]
     assert committed["position"].tolist() == called["position"].tolist() != []
+
+
+def test_a_batch_is_not_used_after_its_partition_was_taken_and_given_again(start: Start) -> None:
+    """The member reads from the last commit then: the rest of the batch would come twice."""
+    worker = start(REBALANCED, reading(topics=["orders"], commit_every_s=60, work_s=0.05))
+    seen(worker, lambda stats: stats.delivered > 20)
+    time.sleep(1)
+    worker.tell("stop")
+    assert worker.wait_done(20)
+    journal = rows(worker, TableId.DELIVERIES)
+    handed = journal[journal["kind"] == Event.DELIVER]
+    first, second = (handed["position"][handed["epoch"] == epoch].tolist() for epoch in (1, 2))
+    assert 0 < len(first) < 20
+    assert first == list(range(len(first)))
+    assert second == list(range(len(second)))

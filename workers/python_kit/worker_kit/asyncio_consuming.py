@@ -98,15 +98,21 @@ class AsyncConsumer(ABC):
         except self.client_errors as error:
             self._report(error)
             return
+        held = dict(journal.assigned)
         for topic, partition, offset, value in messages:
+            # The group may take a partition while the application works. Whoever is next, perhaps
+            # this member, reads from the last commit: the rest of these messages is not used.
+            place = topic, partition
+            if journal.assigned.get(place) != held.get(place):
+                continue
             journal.handed_over(topic, partition, offset, value)
             if journal.work_s:
                 await asyncio.sleep(journal.work_s)
                 if asyncio_run.over(self.control):
                     return
-            journal.positions[topic, partition] = offset + 1
-            if (topic, partition) in journal.assigned:  # it may have been revoked during the work
-                journal.uncommitted[topic, partition] = offset + 1
+            journal.positions[place] = offset + 1
+            if place in journal.assigned and journal.assigned[place] == held.get(place):
+                journal.uncommitted[place] = offset + 1
 
     async def _commit_regularly(self) -> None:
         while True:

@@ -43,7 +43,8 @@ class ConsumerSession:
         self._report = session.report
         self._control = session.control
         self._bootstrap = spec.bootstrap
-        self.assigned: set[Partition] = set()
+        #: The partitions that it has, and the epoch in which each was given.
+        self.assigned: dict[Partition, int] = {}
         self.epoch = 0
         #: Messages of the run that were handed over, without probes.
         self.delivered = 0
@@ -142,7 +143,7 @@ class ConsumerSession:
         self.epoch += 1
         for (topic, partition), position in positions.items():
             self.note(lay.ASSIGN, topic, partition, position, t_ns)
-        self.assigned.update(positions)
+        self.assigned.update(dict.fromkeys(positions, self.epoch))
         self._report.event("assign", f"{len(positions)} partitions", epoch=self.epoch)
 
     def revoke(self, partitions: Iterable[Partition], t_ns: int = 0) -> None:
@@ -153,7 +154,7 @@ class ConsumerSession:
                 lay.REVOKE, topic, partition, self.positions.get((topic, partition), -1), t_ns
             )
             self.uncommitted.pop((topic, partition), None)
-            self.assigned.discard((topic, partition))
+            self.assigned.pop((topic, partition), None)
         self._report.event("revoke", f"{len(taken)} partitions", epoch=self.epoch)
 
     def sought(self, topic: str, partition: int, position: int) -> None:
