@@ -206,10 +206,19 @@ func (m *member) take(given handed) error {
 	m.journal.Handed(place, redelivered, m.transaction, payloadOf(given.Delivery))
 	spec.Work()
 	m.open = append(m.open, given.DeliveryTag)
-	if len(m.open) < spec.PerTransaction {
+	if len(m.open) < m.asked.atMost(spec.PerTransaction) {
 		return nil
 	}
 	return m.end(spec.RollbackEvery > 0 && m.transaction%int64(spec.RollbackEvery) == 0)
+}
+
+// atMost is n, or PrefetchCount if it is less: the broker hands over no more messages that are not settled, so to wait
+// for n of them would be in vain.
+func (c consuming) atMost(n int) int {
+	if c.PrefetchCount > 0 && c.PrefetchCount < n {
+		return c.PrefetchCount
+	}
+	return n
 }
 
 // payloadOf a message: its value, or a body with the identity of its headers.
@@ -246,7 +255,7 @@ func (m *member) acknowledge(given amqp.Delivery, number int64) error {
 		m.journal.Note(kit.Nack, nowhere, 0)
 		return given.Nack(false, m.asked.Requeue)
 	}
-	if m.unsettled++; m.unsettled < m.asked.AckEvery {
+	if m.unsettled++; m.unsettled < int64(m.asked.atMost(int(m.asked.AckEvery))) {
 		m.last = given
 		return nil
 	}

@@ -48,6 +48,8 @@ class ConsumerRole:
         self.nack_every: int = part.get("nack_every", 0)
         self.work_s: float = part.get("work_s", 0.0)
         self.prefetch = options.own["prefetch_count"]
+        if self.prefetch:  # the broker hands over no more that is not settled
+            self.per_transaction = min(self.per_transaction, self.prefetch)
         group = session.names.id("subscription", part["group"])
         self.segments = SegmentWriter(
             spec.folder, lay.DELIVERIES, part["session"], spec.run_tag, subscription=group
