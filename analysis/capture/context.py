@@ -115,7 +115,9 @@ class Instance:
     torn.
 
     ``end_ns``: when it was closed or died, 0 if it is not known to have ended. ``frozen``: (start,
-    end) of every span in which its process did not run. ``results``: whether the application looked
+    end) of every span in which its process did not run. ``moved``: where a call may wait for
+    earlier ones, each time at which one of these was answered after a long time, and when the
+    oldest call that was still open was made; ascending. ``results``: whether the application looked
     at the results of its sends: checked, ignored or resent. ``waits_in``: the call it was seen
     hanging in. ``died``: what the client said when it gave itself up; ``says_died``: its worker
     would have told. ``life_of``: its name in the plan; ``start_ns``: of this life, 0 not known.
@@ -131,6 +133,7 @@ class Instance:
     complete: bool = False
     end_ns: int = 0
     frozen: tuple[tuple[int, int], ...] = ()
+    moved: tuple[tuple[int, int], ...] = ()
     results: str = "checked"
     waits_in: str = ""
     died: Death | None = None

@@ -23,6 +23,7 @@ from analysis.capture.transactions import TransactionColumns
 from harness.contracts import read_document, read_rows
 from harness.contracts.plan import ConsumerPlan, Plan, PromisePlan
 from harness.contracts.rows import (
+    MOVED,
     UNREAD,
     Bounds,
     CommittedOffset,
@@ -104,7 +105,7 @@ def context_of(
             if (moved := system.moves_to(topic.config))
         },
         lane_groups=tuple(plan.lane_groups),
-        instances=_instances(plan, manifest, damaged, frozen, waits_in(events), died),
+        instances=_instances(plan, manifest, damaged, frozen, events, died),
         sessions=_sessions(plan, manifest, damaged, frozen, died, _unsent(plan, events)),
         bounds=_bounds(bounds, damaged),
         names={row.id: row.text for row in names if row.id > len(streams)},
@@ -142,15 +143,24 @@ def _frozen(events: Iterable[EventRow]) -> Spans:
     return {worker: tuple(sorted(found)) for worker, found in spans.items()}
 
 
+def _moved(events: Iterable[EventRow]) -> Spans:
+    found: dict[str, list[tuple[int, int]]] = {}
+    for row in events:
+        if row.kind == MOVED and row.since_ns is not None:
+            found.setdefault(row.worker, []).append((row.t_ns, row.since_ns))
+    return {worker: tuple(sorted(each)) for worker, each in found.items()}
+
+
 def _instances(
     plan: Plan,
     manifest: Manifest,
     damaged: Collection[str],
     frozen: Spans,
-    waiting: Mapping[str, str],
+    events: Sequence[EventRow],
     died: Mapping[str, Death],
 ) -> dict[int, Instance]:
     found = {}
+    waiting, moved = waits_in(events), _moved(events)
     repeats = {member.name for member in plan.pipelines if not member.transactional}
     for p in all_lives(plan.producers, manifest.workers):
         worker = manifest.worker("producer", p.instance)
@@ -166,6 +176,7 @@ def _instances(
             complete=_is_whole(worker) and p.name not in damaged,
             end_ns=worker.t_end_ns,
             frozen=frozen.get(p.name, ()),
+            moved=moved.get(p.name, ()),
             results=p.results,
             waits_in=waiting.get(p.name, ""),
             died=died.get(p.name),

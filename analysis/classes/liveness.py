@@ -56,6 +56,8 @@ LIVENESS: Final = (
             "A client promises an answer within its own timeout. The journal shows that the call "
             "was made and never completed, past that deadline (with 10 s of slack) before the "
             "producer ended. Time in which the process of the producer did not run is subtracted. "
+            "Some clients limit each attempt, or nothing, and a call may wait for earlier ones. "
+            "Its time then begins with the last answer to an earlier call. "
             "A consumer hangs if it receives nothing after a rollback or recover, until the end "
             "and for longer than limits.stall, although messages remain in its queue. A hang is "
             "only suspect if a fault dropped an answer of AMQP meanwhile and left the connection "

@@ -3,7 +3,7 @@ frozen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -45,26 +45,29 @@ def _suspects(history: BucketHistory, instances: list[Instance]) -> Array:
 def _of_instance(history: BucketHistory, instance: Instance, slots: Array) -> list[Hits]:
     if not len(slots):
         return []
-    start = history.of_send("t_start_ns", slots)
+    made = history.of_send("t_start_ns", slots)
+    start = waits_from(made, instance.moved)
     done = history.of_send("t_done_ns", slots)
     until = np.where(done > 0, done, instance.end_ns or history.context.end_ns)
     open_ns = until - start - overlap_ns(start, until, instance.frozen)
     kept = np.flatnonzero(open_ns > instance.deadline_ns)
     if not len(kept):
         return []
-    slots, start, open_ns, done = slots[kept], start[kept], open_ns[kept], done[kept]
+    slots, made, start, open_ns, done = (each[kept] for each in (slots, made, start, open_ns, done))
     late = split_index("hang", "completed late")
     deadline_s = instance.deadline_ns / 1e9
 
     def note(i: int) -> Note:
         seen = f"; waits in {instance.waits_in}" if instance.waits_in and not done[i] else ""
-        return Note(detail=f"open for {open_ns[i] / 1e9:.1f} s, deadline {deadline_s:.1f} s{seen}")
+        after = " after the last answer to an earlier call" if start[i] > made[i] else ""
+        open_s = f"open for {open_ns[i] / 1e9:.1f} s{after}"
+        return Note(detail=f"{open_s}, deadline {deadline_s:.1f} s{seen}")
 
     return [
         hits(
             "hang",
             slot=slots,
-            t_ns=start,
+            t_ns=made,
             split=np.where(done > 0, late, split_index("hang", "never completed")),
             unmet=0 if instance.end_ns else BITS["producer-ended"],
             stream=history.of_send("stream", slots).astype(np.int64),
@@ -72,6 +75,16 @@ def _of_instance(history: BucketHistory, instance: Instance, slots: Array) -> li
             note=note,
         )
     ]
+
+
+def waits_from(start: Array, moved: Sequence[tuple[int, int]]) -> Array:
+    """Return when each call began to wait for nothing but its own answer: when it was made, or the
+    last time at which an earlier call was answered late."""
+    if not moved:
+        return start
+    at, oldest = np.array(moved, np.int64).T
+    last = np.searchsorted(oldest, start, side="right") - 1
+    return np.where(last >= 0, np.maximum(start, at[last]), start)
 
 
 def overlap_ns(start: Array, end: Array, spans: Iterable[tuple[int, int]]) -> Array:

@@ -175,6 +175,9 @@ class ProducerPlan(PlanPart):
     options: dict[str, str]
     when_full: Literal["wait", "fail"]
     call_deadline_s: float
+    limits_calls: bool = Field(
+        True, description="an answer by then is promised; if not, calls may wait for earlier ones"
+    )
     promise: PromisePlan
     results: Literal["checked", "ignored", "resent"] = "checked"
     calls: Literal["async", "sync", "batch"] = "async"

@@ -303,16 +303,22 @@ Terms = tuple[Leadership, ...]
 FOUND_SO_FAR: Final = "found-so-far"
 
 
+#: Kind of the events of a producer whose later calls wait for earlier ones.
+MOVED: Final = "calls-moved"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRow:
     """Something that a worker told, or that the harness noticed of one.
 
     Attributes:
         kind: ``frozen``, ``client-died``, ``commit-not-sent``, ``hang``, ``stall``, ``stuck``,
-            ``found-so-far``, ``not-sealed``, or a worker's own word.
+            ``found-so-far``, ``not-sealed``, ``calls-moved`` (a call that was open for long was
+            answered), or a worker's own word.
         where: the call that it waits in, or crashed in, with its ``thread``, its ``stack`` and the
             file of all ``stacks``; None: nothing was looked for.
-        since_ns: it has waited since then; None: a worker's own event.
+        since_ns: it has waited since then; of ``calls-moved``, when the oldest call that is open
+            was made; None: a worker's own event.
         name, why: of a client that died: its error, and why it died.
         frozen_ns: how long its process did not run, until ``t_ns``.
         stream, position: of a commit that was never sent: the stream as the worker names it, and

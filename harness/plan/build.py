@@ -364,6 +364,7 @@ def _producer(
         options=options,
         when_full=spec.when_full,
         call_deadline_s=limits.call or settings.call_deadline_s(unbounded_s),
+        limits_calls=bool(limits.call) or settings.limits_calls,
         promise=settings.promise(context, scenario.require),
         results=spec.results,
         calls=spec.calls,

@@ -206,6 +206,12 @@ class ProducerSettings(ABC):
         """
         return (self.settings.seconds("send_timeout") or unbounded_s) + CALL_SLACK_S
 
+    @property
+    def limits_calls(self) -> bool:
+        """Whether the client limits the time of a send, that in which it waits for others
+        included."""
+        return bool(self.settings.seconds("send_timeout"))
+
     def promise(self, context: PromiseContext, require: RequireSpec) -> PromisePlan:
         """The promise over all topics (the weakest decides)."""
         if self.settings.worker.promises is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from harness.contracts.worker import StatsLine
 from harness.records import TableId
@@ -19,6 +19,8 @@ from harness.segments import SegmentRows
 #: A process that was stopped reports its frozen time within moments of going on. Checks are further
 #: apart than that, and only what two of them in a row have seen counts.
 CHECK_EVERY_S = 1.0
+#: A call that was open for longer has made later ones wait. Below the slack of every deadline.
+_LONG_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +86,26 @@ class SendSegments:
 
 class HangDetector:
     """Detects that a producer hangs. `check` every `CHECK_EVERY_S`; `froze` for each freeze it
-    reports."""
+    reports.
 
-    def __init__(self, sends: CallSource, deadline_s: float) -> None:
+    Args:
+        deadline_s: a call that is open for longer hangs.
+        limits_calls: the client promises an answer within that time. A call of another client may
+            have to wait for earlier ones, so its time begins with the last answer to one of them.
+
+    Attributes:
+        moved: a check has just seen that a call which was open for long was answered: when it saw
+            so, and when the oldest call that is still open was made. None = it has not.
+    """
+
+    def __init__(self, sends: CallSource, deadline_s: float, *, limits_calls: bool = True) -> None:
         self._sends = sends
         self.deadline_s = deadline_s
+        self.limits_calls = limits_calls
+        self.moved: tuple[int, int] | None = None
         self._frozen: list[tuple[int, int]] = []
         self._suspected_ns = self._last_done_ns = 0
+        self._oldest_ns = self._moved_ns = 0
 
     def froze(self, end_ns: int, frozen_ns: int) -> None:
         """The process did not run for ``frozen_ns`` up to ``end_ns``."""
@@ -104,6 +119,7 @@ class HangDetector:
             now_ns: CLOCK_MONOTONIC.
             is_stopped: the process does not run at this moment (SIGSTOP), and no call is to blame.
         """
+        self.moved = None
         if is_stopped:
             self._suspected_ns = 0
             return None
@@ -112,7 +128,9 @@ class HangDetector:
             calls.last_done_ns > self._last_done_ns,
             calls.last_done_ns,
         )
-        open_ns = self._open_ns(calls.oldest_start_ns, now_ns)
+        self._follow(calls.oldest_start_ns, now_ns)
+        since_ns = max(calls.oldest_start_ns, self._moved_ns)
+        open_ns = self._open_ns(since_ns, now_ns)
         deadline_ns = self.deadline_s * 1e9
         if not calls.count or open_ns <= deadline_ns:
             self._suspected_ns = 0
@@ -126,9 +144,15 @@ class HangDetector:
         seen_before, self._suspected_ns = self._suspected_ns, calls.oldest_start_ns
         if seen_before != calls.oldest_start_ns:
             return None
-        return Hang(
-            calls.count, calls.oldest_start_ns, open_ns / 1e9, self.deadline_s, calls.last_done_ns
-        )
+        return Hang(calls.count, since_ns, open_ns / 1e9, self.deadline_s, calls.last_done_ns)
+
+    def _follow(self, oldest_ns: int, now_ns: int) -> None:
+        """Note whether earlier calls were answered, where later ones may wait for them."""
+        before_ns, self._oldest_ns = self._oldest_ns, oldest_ns
+        if not self.limits_calls and 0 < before_ns < oldest_ns:
+            self._moved_ns = now_ns
+            if self._open_ns(before_ns, now_ns) > _LONG_S * 1e9:
+                self.moved = (now_ns, oldest_ns)
 
     def _open_ns(self, start_ns: int, end_ns: int) -> int:
         """The time between, without that in which the process was frozen."""

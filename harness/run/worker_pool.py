@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.contracts.plan import ClientPlan
-from harness.contracts.rows import WorkerRow
+from harness.contracts.rows import MOVED, WorkerRow
 from harness.contracts.worker import ProcessSpec, StatsLine
 from harness.owners import ROLE, marks_of
 from harness.plan.hours import audit_follows
@@ -183,7 +183,7 @@ class WorkerPool:
 
     def _watch_calls(self) -> None:
         self._detectors = {
-            w.name: HangDetector(w.calls(), p.call_deadline_s)
+            w.name: HangDetector(w.calls(), p.call_deadline_s, limits_calls=p.limits_calls)
             for w, p in zip(self.producers, self._plan.producers, strict=True)
         }
 
@@ -250,8 +250,10 @@ class WorkerPool:
         worker = self._worker(spec, before.plan_name)
         worker.life_of = before.plan_name
         if before.is_sender:
-            deadline_s = self._detectors[before.name].deadline_s
-            self._detectors[worker.name] = HangDetector(worker.calls(), deadline_s)
+            earlier = self._detectors[before.name]
+            self._detectors[worker.name] = HangDetector(
+                worker.calls(), earlier.deadline_s, limits_calls=earlier.limits_calls
+            )
         if before.is_reader:
             worker.carried = before.stats.positions | before.done_line.positions
             worker.stats = StatsLine(positions=worker.carried, epoch=0)
@@ -450,7 +452,12 @@ class WorkerPool:
             if not worker.is_alive or worker.done.is_set():
                 continue
             now_ns = time.monotonic_ns()
-            hang = self._detectors[worker.name].check(now_ns, is_stopped=worker.is_stopped)
+            detector = self._detectors[worker.name]
+            hang = detector.check(now_ns, is_stopped=worker.is_stopped)
+            if detector.moved:
+                t_ns, since_ns = detector.moved
+                row = {"worker": worker.name, "kind": MOVED, "t_ns": t_ns, "since_ns": since_ns}
+                self._write_event(row)
             if hang is not None:
                 reported.append((worker, self._report_hang(worker, hang)))
         for worker, row in reported:

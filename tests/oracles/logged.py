@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 
 from harness.records import Check, Outcome
-from tests.oracles.facts import Facts, Hit, Identity, Place, Row, identity, place
+from tests.oracles.facts import Facts, Hit, Identity, Place, identity, place
 from tests.oracles.removed import is_removed, topic_of_lane
 
 OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
@@ -323,16 +323,18 @@ def hang(facts: Facts) -> list[Hit]:
         if row["outcome"] != INFO and not row["t_done_ns"]:
             continue  # answered, only the time is missing
         until = row["t_done_ns"] or instance.end_ns or facts.context.end_ns
-        frozen = sum(running_overlap(row, until, span) for span in instance.frozen)
-        if instance.deadline_ns and until - row["t_start_ns"] - frozen > instance.deadline_ns:
+        answers = [at for at, oldest in instance.moved if oldest <= row["t_start_ns"]]
+        start = max([row["t_start_ns"], *answers])
+        frozen = sum(running_overlap(start, until, span) for span in instance.frozen)
+        if instance.deadline_ns and until - start - frozen > instance.deadline_ns:
             split = "completed late" if row["t_done_ns"] else "never completed"
             unmet = frozenset() if instance.end_ns else frozenset({"producer-ended"})
             hits.append(Hit("hang", name, split, unmet, row["t_start_ns"]))
     return hits
 
 
-def running_overlap(row: Row, until: int, span: tuple[int, int]) -> int:
-    return max(min(until, span[1]) - max(row["t_start_ns"], span[0]), 0)
+def running_overlap(start: int, until: int, span: tuple[int, int]) -> int:
+    return max(min(until, span[1]) - max(start, span[0]), 0)
 
 
 ORACLES = (

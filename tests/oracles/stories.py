@@ -322,6 +322,12 @@ class Story:
                 {"worker": worker, "kind": "frozen", "t_ns": end, "frozen_ns": 20 * STEP_MS * 10**6}
             )
 
+        if self.rarely():
+            at_ns = EPOCH_NS + self.draw(st.integers(30, 300)) * STEP_MS * 1_000_000
+            since_ns = EPOCH_NS + self.draw(st.integers(0, 30)) * STEP_MS * 1_000_000
+            row = {"kind": "calls-moved", "t_ns": at_ns, "since_ns": since_ns}
+            h.events.append({"worker": "p-1", **row})
+
     def audited(self) -> None:
         """Mostly all of each stream is read, with its markers."""
         for partition in range(self.h.partitions):

@@ -103,6 +103,33 @@ def test_a_slow_client_is_no_hang_however_long_it_is_slow(tmp_path: Path) -> Non
         assert look(judged, second + 4) is None
 
 
+def test_a_call_without_a_limit_waits_for_earlier_ones(tmp_path: Path) -> None:
+    """A client writes one batch after the other, and each takes six seconds to fail."""
+    judged = HangDetector(SendSegments(tmp_path), 5, limits_calls=False)
+    calls = [(1.0, 0.0), (1.1, 0.0), (1.2, 0.0)]
+    plant(tmp_path, 0, calls)
+    assert [look(judged, second) for second in (2, 6)] == [None, None]
+    calls[0] = (1, 7)
+    plant(tmp_path, 0, calls)
+    assert look(judged, 7.5) is None
+    assert judged.moved == (int(7.5 * S), int(1.1 * S))
+    assert [look(judged, second) for second in (8.5, 9.5, 12.5)] == [None] * 3
+    assert judged.moved is None
+    assert look(judged, 13) is None, "seen once"
+    found = look(judged, 14)
+    assert found is not None
+    assert (found.count, found.open_s) == (2, 6.5)
+
+
+def test_answers_to_later_calls_hide_no_hang(tmp_path: Path) -> None:
+    judged = HangDetector(SendSegments(tmp_path), 5, limits_calls=False)
+    plant(tmp_path, 0, [(1, 0)])
+    assert look(judged, 2) is None
+    plant(tmp_path, 0, [(1, 0), (2, 3), (3, 4), (4, 5), (5, 6)])
+    assert look(judged, 6.5) is None, "seen once"
+    assert look(judged, 7.5) is not None
+
+
 def test_frozen_time_is_no_waiting(tmp_path: Path) -> None:
     plant(tmp_path, 0, [(1, 0)])
     judged = judge(tmp_path)

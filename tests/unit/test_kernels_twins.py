@@ -136,6 +136,14 @@ def opened(for_s: float) -> History:
     return h
 
 
+def moved(history: History, at_s: float, oldest_ms: int) -> History:
+    """The client has no limit for a send: an earlier one was answered late."""
+    at_ns, since_ns = EPOCH_NS + round(at_s * 1e9), EPOCH_NS + oldest_ms * 1_000_000
+    row = {"worker": "p-1", "kind": "calls-moved", "t_ns": at_ns, "since_ns": since_ns}
+    history.events.append(row)
+    return history
+
+
 def frozen(history: History) -> History:
     row = {
         "worker": "p-1",
@@ -416,6 +424,20 @@ PAIRS = [
         lambda: frozen(opened(191)),
         {("hang", "never completed"): ["1/0/2"]},
         lambda: frozen(opened(189)),
+        {("info-stored", ""): ["1/0/2"]},
+    ),
+    Pair(
+        "hang after an earlier call was answered",
+        lambda: moved(opened(191), 60, oldest_ms=2),
+        {("hang", "never completed"): ["1/0/2"]},
+        lambda: moved(opened(189), 60, oldest_ms=2),
+        {("info-stored", ""): ["1/0/2"]},
+    ),
+    Pair(
+        "hang while only later calls are answered",
+        lambda: moved(opened(189), 60, oldest_ms=3),
+        {("hang", "never completed"): ["1/0/2"]},
+        lambda: moved(moved(opened(189), 60, oldest_ms=1), 70, oldest_ms=3),
         {("info-stored", ""): ["1/0/2"]},
     ),
     Pair(

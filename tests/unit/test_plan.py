@@ -297,6 +297,26 @@ def test_a_send_hangs_after_the_clients_own_limit(
     assert plan.producers[0].call_deadline_s == seconds
 
 
+@pytest.mark.parametrize(
+    ("client", "options", "limits", "promised"),
+    [
+        ("confluent-kafka", {}, {}, True),
+        ("confluent-kafka", {"message.timeout.ms": 0}, {}, False),
+        # each attempt is limited, and a send waits for the batches before it
+        ("kafka-go", {}, {}, False),
+        ("sarama", {}, {}, False),
+        ("kafkajs", {}, {"call": 3}, True),
+    ],
+)
+def test_whether_an_answer_is_promised_by_the_deadline(
+    client: str, options: dict[str, Any], limits: dict[str, Any], promised: bool
+) -> None:
+    made = scenario(
+        load={"producers": {"p": {"client": client, "options": options}}}, limits=limits
+    )
+    assert build_plan(made, seed=1).producers[0].limits_calls is promised
+
+
 def test_limits_call_overrules() -> None:
     assert build_plan(scenario(limits={"call": 3}), seed=1).producers[0].call_deadline_s == 3
 
