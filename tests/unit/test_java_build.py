@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
-from harness.workers import java_build
+from harness.workers import java_build, known_workers, load_worker
 from harness.workers.spec import WorkerSpec
 
 needs_javac = pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
@@ -153,3 +153,15 @@ def test_without_a_compiler_eclipse_s_is_taken(
     (worker.folder / "Bad.java").write_text("package hello; class Bad { nowhere.Client client; }")
     with pytest.raises(WorkerError, match=r"does not compile against .*Bad\.java:1: error"):
         java_build.launch(worker, f"jars:{jars}", True, lambda text, share: None)
+
+
+@pytest.mark.parametrize("library", sorted(known_workers()))
+def test_a_java_client_and_what_writes_its_log_have_one_version_of_slf4j(library: str) -> None:
+    """slf4j-api 2 ignores slf4j-simple 1.7, and the log of the client is lost."""
+    worker = load_worker(library)
+    for system in worker.systems:
+        java = worker.on_system(system).java
+        for client in java.clients if java else ():
+            slf4j = [each for each in client.coordinates if each.startswith("org.slf4j:")]
+            assert len(slf4j) in (0, 2), client.coordinates
+            assert len({each.rpartition(":")[2] for each in slf4j}) <= 1
