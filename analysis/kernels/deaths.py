@@ -83,24 +83,18 @@ def _unrestored(context: Context) -> tuple[str, ...]:
 
 def _ended(application: ApplicationFacts, death: Death, context: Context) -> Episode:
     """An instance that ended by itself."""
-    return _of_application(
-        application,
-        "client-died",
-        "ended",
-        death.t_ns,
-        death.t_ns,
-        death.worker,
-        death.text,
-        context,
-    )
+    at, who, unmet = death.t_ns, death.worker, _excuses(context, death.t_ns)
+    return _of_application(application, "client-died", "ended", at, at, who, death.text, unmet)
 
 
 def _stalled(
     application: ApplicationFacts, since_ns: int, until_ns: int, text: str, context: Context
 ) -> Episode:
-    return _of_application(
-        application, "stall", "application", since_ns, until_ns, application.name, text, context
-    )
+    # A false error may have made brokers wait for a member that is no more.
+    is_told = any(lie.since_ns < until_ns for lie in lies_about(context, "stall"))
+    unmet = (*_unrestored(context), "answers-kept") if is_told else _unrestored(context)
+    own, split = application.name, "application"
+    return _of_application(application, "stall", split, since_ns, until_ns, own, text, unmet)
 
 
 def _of_application(
@@ -111,7 +105,7 @@ def _of_application(
     last_ns: int,
     who: str,
     text: str,
-    context: Context,
+    unmet: tuple[str, ...],
 ) -> Episode:
     witness = RawWitness(
         message=who, where=f"application {application.name}", t_ns=first_ns, detail=text or split
@@ -119,7 +113,7 @@ def _of_application(
     return Episode(
         cls=cls,
         split=split,
-        unmet=_excuses(context, first_ns) if cls == "client-died" else _unrestored(context),
+        unmet=unmet,
         instance=0,
         lane=-1,
         stream=0,

@@ -306,3 +306,22 @@ def test_an_application_that_runs_and_commits_nothing_stalls() -> None:
         {"t_ns": h.now_ns, "kind": "application-stalled", "worker": "billing", "since_ns": 1}
     )
     assert found(h) == {("stall", "application"): ["billing"]}
+
+
+@pytest.mark.parametrize(
+    ("permits", "begins_ms", "status"),
+    [
+        ("rejoin", 1_000, Status.SUSPECT),
+        ("rejoin", 30_000, Status.VIOLATION),  # told when the stall was over
+        ("give-up", 1_000, Status.VIOLATION),
+    ],
+)
+def test_a_group_may_wait_for_an_instance_that_a_false_error_made_join_again(
+    permits: str, begins_ms: int, status: Status
+) -> None:
+    h = plain(0, at=1)
+    stalled = {"kind": "application-stalled", "worker": "billing", "since_ns": h.now_ns}
+    h.events.append({**stalled, "t_ns": h.now_ns + 15_000_000_000})
+    details = {"permits": permits, "false_errors": True}
+    h.fault("request-error", "kafka-1", begins_ms, begins_ms + 2_000, details=details)
+    assert statuses(h, "stall") == {status}
