@@ -16,6 +16,8 @@ _PASSWORD: Final = re.compile(r"://[^:/]*:[^@]*@")
 _SECRET_KEY: Final = re.compile(r"[?&]([^=&]*(?:pass|pwd|secret|token)[^=&]*)=", re.IGNORECASE)
 #: A parameter as SQLAlchemy reads it out of a query; ``::`` is a cast, ``\:`` a colon.
 _PARAMETER: Final = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
+#: What a query that only reads begins with, after comments and parentheses.
+_READS: Final = re.compile(r"(?>\s|\(|--.*\n|/\*[\s\S]*?\*/)*+(SELECT|WITH)\b", re.IGNORECASE)
 
 
 def url_problem(url: str) -> str:
@@ -44,7 +46,11 @@ def query_problem(query: str) -> str:
             f"query: has no value for :{others[0]}; :{GROUP} is the one parameter, and \\: is a "
             "colon"
         )
-    return "" if query.strip(" \t\n;") else "query: is empty"
+    if not query.strip(" \t\n;"):
+        return "query: is empty"
+    if not _READS.match(query):
+        return "query: must begin with SELECT or WITH: it is not to change the database"
+    return ""
 
 
 def keys_problem(sql: str | None, query: str, other_keys: Mapping[str, object]) -> str:
