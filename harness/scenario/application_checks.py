@@ -50,9 +50,7 @@ def application_problems(scenario: Scenario) -> Iterator[Problem]:
             yield from _program_problems((*at, "run", 0), spec.run[0], scenario.folder)
         else:
             yield from _elsewhere_problems(at, spec, scenario)
-        if spec.ready and spec.ready.tcp and spec.instances > 1:
-            sentence = f"is one port, and there are {spec.instances} instances: use log"
-            yield (*at, "ready", "tcp"), sentence
+        yield from _ready_problems(at, spec, scenario)
         if spec.identity is None and payload_template(scenario.load.payload):
             sentence = "is needed with a payload from a template, such as {json: /order/id}"
             yield (*at, "identity"), sentence
@@ -67,6 +65,27 @@ def application_problems(scenario: Scenario) -> Iterator[Problem]:
                 f"is written by application {other}; each writes a topic of its own",
             )
         yield from _exclusive_problems(name, spec, scenario)
+
+
+def _ready_problems(
+    at: tuple[str, ...], spec: ApplicationSpec, scenario: Scenario
+) -> Iterator[Problem]:
+    """One port for several instances: the answer of one would be taken for that of another."""
+    ready = spec.ready
+    key = "tcp" if ready and ready.tcp else "http" if ready and ready.http else ""
+    own = at[-1].replace(".", "_")
+    targets = {f"client:{each}" for each in (own, f"application-{own}", "application")}
+    scaled = [
+        int(step["to"])
+        for step in scenario.faults
+        if step.get("fault") == "scale"
+        and step.get("target") in targets
+        and str(step.get("to")).isdecimal()
+    ]
+    most = max([spec.instances, *scaled])
+    if key and most > 1:
+        up_to = "up to " if most > spec.instances else ""
+        yield (*at, "ready", key), f"is one port, and there are {up_to}{most} instances: use log"
 
 
 def _name_problems(name: str, scenario: Scenario) -> Iterator[Problem]:

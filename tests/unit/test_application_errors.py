@@ -51,6 +51,21 @@ def test_a_complete_application_is_accepted(tmp_path: Path) -> None:
     assert list(load_scenario(scenario(tmp_path)).applications) == ["billing"]
 
 
+@pytest.mark.parametrize("target", ["client:billing", "client:application"])
+@pytest.mark.parametrize("way", [{"tcp": 8080}, {"http": "http://127.0.0.1:8080/health"}])
+def test_an_instance_that_a_fault_adds_is_not_ready_because_the_first_one_answers(
+    tmp_path: Path, way: dict[str, object], target: str
+) -> None:
+    scale = {"fault": "scale", "target": target, "to": 3, "at": "1s"}
+    path = scenario(tmp_path, application={"ready": way}, faults=[scale])
+    (key,) = way
+    sentence = f"billing.ready.{key}: is one port, and there are up to 3 instances: use log"
+    assert sentence in refused(path)
+    other = {**scale, "target": "client:shipping"}
+    applications = {"billing": {**GOOD, "ready": way}, "shipping": {**GOOD, "to": {"http": True}}}
+    load_scenario(scenario(tmp_path, applications=applications, faults=[other]))
+
+
 def test_a_program_in_an_image_needs_no_program_on_this_machine(tmp_path: Path) -> None:
     changes = {"image": "billing:1.0", "run": ["no-such-program-here"]}
     (inside,) = application_plans(load_scenario(scenario(tmp_path, application=changes)))
@@ -95,6 +110,10 @@ def test_variables_of_the_environment_are_text_as_programs_read_it(tmp_path: Pat
         ({"identity": {"json": "/order", "key": True}}, "identity: has json and key: write one"),
         ({"ready": {"tcp": 8080}, "instances": 2}, "ready.tcp: is one port, and there are 2"),
         (
+            {"ready": {"http": "http://127.0.0.1:8080/health"}, "instances": 2},
+            "ready.http: is one port, and there are 2 instances: use log",
+        ),
+        (
             {"ready": {"http": "http://example.com/"}},
             "ready.http: must be a URL of this machine such as http://127.0.0.1:8080/health",
         ),
@@ -127,6 +146,10 @@ def test_variables_of_the_environment_are_text_as_programs_read_it(tmp_path: Pat
         ),
         ({"to": {"sql": "sqlite:///{folder}/x"}}, "to: sql: {shared} is the one place"),
         ({"to": {"sql": "sqlite:///x"}}, "to: query: is empty"),
+        (
+            {"to": {"sql": "sqlite:///x", "query": "-- all\nDROP TABLE invoices"}},
+            "to: query: must begin with SELECT or WITH: it is not to change the database",
+        ),
         ({"to": {"http": True, "query": "SELECT 1"}}, "to: query: has a meaning only with sql"),
         ({"to": {"sql": "sqlite:///x", "query": "SELECT :x"}}, "to: query: has no value for :x"),
         (
