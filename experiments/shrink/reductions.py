@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final, get_origin
 
 import faults.schedule.smaller as steps
@@ -53,6 +54,8 @@ KEPT: Final[Mapping[type[Part], frozenset[str]]] = {
     ProducerSpec: frozenset({"client", "client_version", "topics", "keys"}),
     ConsumerSpec: frozenset({"client", "client_version", "topics", "group", "joins_after"}),
 }
+#: Starts a program in the folder that comes next.
+_IN_FOLDER: Final = ["sh", "-c", 'cd "$0" && exec "$@"']
 #: Seconds of load that are always left before the first fault and after the last one.
 _LEAST_BEFORE_S, _LEAST_BEHIND_S = 1.0, 2.0
 _DURATION: Final[Location] = ("load", "duration")
@@ -162,8 +165,12 @@ def shape_of(scenario: Scenario, data: Document) -> Shape:
     return Shape(data, tuple(each for each, _ in found), values, _sets(found))
 
 
-def pinned(scenario: Scenario) -> Document:
-    """A merged scenario as plain data: what was written, and the sizes that were not."""
+def pinned(scenario: Scenario, folder: Path | None = None) -> Document:
+    """A merged scenario as plain data: what was written, and the sizes that were not.
+
+    Args:
+        folder: where its applications are started; None = in the scenario's folder.
+    """
     kept = scenario.model_dump(
         mode="json", by_alias=True, exclude_unset=True, exclude={"rounds", "variants", "bug"}
     )
@@ -172,6 +179,11 @@ def pinned(scenario: Scenario) -> Document:
     for part in (kept["load"], *kept["load"]["producers"].values()):
         if "csv" in (profile := part.get("profile") or {}):  # candidates lie in another folder
             profile["csv"] = str(resolved(path_below(scenario.folder, profile["csv"])))
+    for name, spec in scenario.applications.items():  # any of their words may be a path
+        if spec.run and not spec.image and spec.run[: len(_IN_FOLDER)] != _IN_FOLDER:
+            where = str(resolved(folder or scenario.folder))
+            quoted = where.replace("{", "{{").replace("}", "}}")
+            kept["applications"][name]["run"] = [*_IN_FOLDER, quoted, *spec.run]
     return {key: value for key, value in kept.items() if value not in ([], {})}
 
 

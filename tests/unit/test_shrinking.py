@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +29,7 @@ from experiments.shrink.targets import pinned_data, read_target
 from harness.contracts.plan import Plan
 from harness.errors import UsageError
 from harness.rundir import RunDir, write_json
+from harness.scenario.application import filled
 from tests.made_up import MadeUp, answered, judged, unusable
 from tests.report_samples import failing, fault_rows, passing, unknown
 from tests.report_samples.findings import lost_finding
@@ -157,6 +160,24 @@ def test_a_profile_is_read_from_where_the_scenario_is(tmp_path: Path) -> None:
     )
     data = pinned(read_scenario(str(tmp_path / "mine.yaml")))
     assert data["load"]["profile"] == {"csv": str(tmp_path / "day.csv")}
+
+
+def test_an_application_is_started_where_the_scenario_is(tmp_path: Path) -> None:
+    """Candidates lie in another folder; the words of ``run`` may be paths."""
+    folder = tmp_path / "it's {mine}"
+    folder.mkdir()
+    (folder / "invoices.py").write_text("print('at home')")
+    (folder / "mine.yaml").write_text(
+        Path("scenarios/app-python.yaml").read_text().replace("applications/python/", "")
+    )
+    data = pinned(read_scenario(str(folder / "mine.yaml")))
+    run = data["applications"]["billing"]["run"]
+    words = [filled(word, {"python": sys.executable}) for word in run]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "at home\n"
+    (tmp_path / "again.yaml").write_text(yaml.safe_dump(data))
+    again = pinned(read_scenario(str(tmp_path / "again.yaml")))
+    assert again["applications"]["billing"]["run"] == run
 
 
 def test_what_does_not_show_the_class_is_not_searched() -> None:
