@@ -379,6 +379,9 @@ class Applications:
             self._drained[application.name] = check.was_done
             if not check.was_done:
                 how = f"{self._alive(application)} of {application.instances} instances run"
+                own = [each for each in self._all if each.plan.name == application.name]
+                for last in [each for each in own if each.was_reported][-1:]:
+                    how += f"; {last.name} {last.end_text()} by itself{last.last_lines()}"
                 self._problem(
                     f"application {application.name} did not finish its input: {check.why}; {how}"
                 )

@@ -186,3 +186,31 @@ def test_messages_that_brokers_give_out_again_later_are_no_stall(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unchanged_s: float, noted: bool
 ) -> None:
     assert is_noted(monkeypatch, tmp_path, held_s=30.0, unchanged_s=unchanged_s) is noted
+
+
+def test_input_that_is_left_is_explained_by_the_last_instance_that_ended_by_itself() -> None:
+    """A program that ends on each start has committed nothing, whatever its group is called."""
+    brokers: Any = Brokers({})
+    plan = applied().plan
+    (application,) = plan.applications
+    lives = [
+        SimpleNamespace(
+            plan=application,
+            name=f"application-billing.{life}",
+            is_alive=life == 3,
+            was_reported=life < 3,
+            end_text=lambda: "ended with exit code 1",
+            last_lines=lambda: ": UnicodeDecodeError",
+        )
+        for life in (1, 2, 3)
+    ]
+    problems: list[str] = []
+    all_of: Any = Applications.__new__(Applications)
+    all_of._plan, all_of._members, all_of._drained = plan, {}, {}
+    all_of.sources = {"billing": Source()}
+    all_of._all, all_of._now = lives, {"application-billing": lives[-1]}
+    all_of._problem = problems.append
+    assert not all_of.drain(brokers, 0.0, lambda: False)
+    (text,) = problems
+    end = "application-billing.2 ended with exit code 1 by itself: UnicodeDecodeError"
+    assert text.endswith(f"1 of {application.instances} instances run; {end}")
