@@ -123,8 +123,15 @@ class ChangedAnswers(Impaired):
             return "damage" if "Fetch" in self.params.requests else ""
         found = self.view.ability(ChangesAnswers)
         if change.act == "drop" and not change.close:
-            return found.dropped_answer_permits()
-        return {**found.closings(), **found.answer_errors()}.get(change.error, "")
+            permitted = found.dropped_answer_permits()
+        else:
+            permitted = {**found.closings(), **found.answer_errors()}.get(change.error, "")
+        if not permitted and (change.instead or change.before) and not change.close:
+            skipped = found.skipped_permits()
+            permitted = next(
+                (skipped[kind] for kind in self.params.requests if kind in skipped), ""
+            )
+        return permitted
 
 
 class AnswerFault(NetworkFault[P], Generic[P]):

@@ -399,7 +399,8 @@ class FaultDetails:
         permits: what a client may do that believed such an error: ``acknowledge`` a message that is
             not stored, ``renumber`` its messages, so that no broker recognizes a repeat,
             ``reposition`` itself in the log, ``rejoin`` its group, ``give-up``, ``wait`` without
-            end for an answer that was dropped, or pass on the ``damage`` that its settings do not
+            end for an answer that was dropped, see a message ``overtake`` one that the broker did
+            not get, or pass on the ``damage`` that its settings do not
             check for; empty = only what it does at any error that it should try again after.
     """
 

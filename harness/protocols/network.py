@@ -271,6 +271,10 @@ class ChangesAnswers(HasDetours, Protocol):
     def closing_kinds(self) -> Sequence[str]:
         """Return the kinds of requests that name what a broker can close."""
 
+    def skipped_permits(self) -> Mapping[str, str]:
+        """Return what may follow if the broker does not get a request and gets later ones, by its
+        kind; a kind that is left out permits nothing."""
+
     def dropped_answer_permits(self) -> str:
         """Return what a client may do to which an answer never comes, although its connection stays
         open; empty = only what it does at a timeout of its own."""

@@ -107,6 +107,8 @@ class System:
         closing_kinds: kinds of requests that name what brokers can close; empty = all.
         answer_permits: of those errors and closings, name -> what a client may do that believes it
             (`harness.contracts.rows.FaultDetails.permits`); those that are left out permit nothing.
+        skipped_permits: the same where a broker did not get a request that it has later ones of, by
+            its kind: a broker would have refused those, too.
         dropped_answer_permits: the same for an answer that never comes on a connection that stays
             open; empty = clients of the protocol have a time limit of their own.
         file_kinds: by kind of data file (`harness.protocols.files`), patterns of paths below a
@@ -179,6 +181,7 @@ class System:
     closings: ClassVar[Mapping[str, int]] = {}
     closing_kinds: ClassVar[tuple[str, ...]] = ()
     answer_permits: ClassVar[Mapping[str, str]] = {}
+    skipped_permits: ClassVar[Mapping[str, str]] = {}
     dropped_answer_permits: ClassVar[str] = ""
     file_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     stream_folders: ClassVar[bool] = False

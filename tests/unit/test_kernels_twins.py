@@ -613,3 +613,25 @@ def test_a_false_error_excuses_what_it_permits_while_it_is_believed(
     assert [
         status_of("acked-lost", e.split, context.promise(e.instance), e.unmet) for e in found
     ] == [status]
+
+
+@pytest.mark.parametrize(
+    ("permits", "cls", "stored", "status"),
+    [
+        ("overtake", "premature-then-repeat", (0, 2, 1, 2), Status.SUSPECT),
+        ("overtake", "producer-reorder", (0, 2, 1), Status.SUSPECT),
+        ("", "premature-then-repeat", (0, 2, 1, 2), Status.VIOLATION),
+        ("overtake", "acked-lost", (0, 2), Status.VIOLATION),
+    ],
+)
+def test_a_message_may_overtake_one_that_a_fault_kept_from_the_broker(
+    permits: str, cls: str, stored: tuple[int, ...], status: Status
+) -> None:
+    """A broker that refuses a message takes none of the later ones; the relay passed them on."""
+    h = History().send(0).send(1).send(2).log(*stored)
+    h.fault("request-error", "kafka-1", 0, 9_000, details={"permits": permits})
+    context = context_from(h)
+    found = [e for e in judged(h, context).episodes if e.cls == cls]
+    assert [status_of(cls, e.split, context.promise(e.instance), e.unmet) for e in found] == [
+        status
+    ]

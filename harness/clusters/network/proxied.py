@@ -80,6 +80,9 @@ class ProtocolFacts:
     def closing_kinds(self) -> Sequence[str]:
         return self._facts.closing_kinds or self.answer_kinds()
 
+    def skipped_permits(self) -> Mapping[str, str]:
+        return self._facts.skipped_permits
+
     def dropped_answer_permits(self) -> str:
         return self._facts.dropped_answer_permits
 

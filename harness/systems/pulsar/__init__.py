@@ -191,6 +191,7 @@ class Pulsar(System):
     unanswered = ("FLOW", "PING", "REDELIVER_UNACKNOWLEDGED_MESSAGES")
     closing_kinds = ("SEND", "ACK", "FLOW")
     answer_permits = dict.fromkeys(_FATAL, "give-up")
+    skipped_permits = {"SEND": "overtake"}  # a broker that refuses a message closes its producer
     file_kinds = {  # of bookies and of ZooKeeper
         "metadata": ("version-2/log.*", "*/VERSION"),
         "snapshot": ("version-2/snapshot.*",),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import faults
 from faults.engine.ledger import Ledger
 from faults.kinds.partition import PartitionParams
+from faults.kit.answers import ChangedAnswers
 from harness.clusters.network.proxied import ProtocolFacts
 from harness.errors import HealError, ScenarioError
 from harness.protocols.cluster import Endpoint
@@ -17,6 +20,7 @@ from harness.protocols.network import (
     AUDIT,
     CLIENTS,
     PRODUCERS,
+    AnswerChange,
     Answered,
     Flow,
     HasDetours,
@@ -372,3 +376,24 @@ def test_a_broker_that_was_replaced_while_it_was_cut_off_may_have_lost_some(
     cluster.admin.leader = dict.fromkeys(range(6), "kafka-2")
     rig.injector.join(20)
     assert rig.rows("healed")[0]["confirmed_acks"] == "at-risk"
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "permits"),
+    [
+        (AnswerChange("error", error="PersistenceError", instead=True), "SEND", "overtake"),
+        (AnswerChange("error", error="PersistenceError", before=True), "SEND", "overtake"),
+        (AnswerChange("error", error="PersistenceError"), "SEND", ""),
+        (AnswerChange("error", error="TopicTerminatedError", instead=True), "SEND", "give-up"),
+        (AnswerChange("error", error="ServiceNotReady", instead=True), "LOOKUP", ""),
+        (AnswerChange("drop", instead=True), "SEND", "overtake"),
+        (AnswerChange("drop", instead=True, close=True), "SEND", ""),  # nothing came after it
+    ],
+)
+def test_a_message_that_a_broker_of_pulsar_did_not_get_may_be_overtaken(
+    change: AnswerChange, kind: str, permits: str
+) -> None:
+    found: Any = ChangedAnswers.__new__(ChangedAnswers)
+    found.view = SimpleNamespace(ability=lambda _: ProtocolFacts("pulsar"))
+    found.params = SimpleNamespace(requests=[kind])
+    assert found._permits(change) == permits
