@@ -78,9 +78,7 @@ def _ready_problems(
     scaled = [
         int(step["to"])
         for step in scenario.faults
-        if step.get("fault") == "scale"
-        and step.get("target") in targets
-        and str(step.get("to")).isdecimal()
+        if step.get("target") in targets and str(step.get("to")).isdecimal()
     ]
     most = max([spec.instances, *scaled])
     if key and most > 1:

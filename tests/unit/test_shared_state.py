@@ -125,7 +125,9 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerPool:
         worker = made._worker(worker_spec(f"p-{number}", "confluent-kafka"))
         worker.start([], {})
         made._now["producer"].append(worker)
-        monkeypatch.setitem(made._detectors, worker.name, type("_", (), {"deadline_s": 1.0}))
+        monkeypatch.setitem(
+            made._detectors, worker.name, type("_", (), {"deadline_s": 1.0, "limits_calls": True})
+        )
     return made
 
 
