@@ -11,8 +11,8 @@ from analysis.capture.bucket import Array
 from analysis.kernels.changes import (
     Because,
     Changes,
+    LoggedRows,
     LostAcks,
-    StreamRows,
     lost,
     reached,
     repeated,
@@ -124,7 +124,7 @@ def _acked(history: BucketHistory, hits: Hits, index: Array) -> _Asked:
         acks = LostAcks(start[own], done[own], position[own], ledger[own])
         number = int(stream[own[0]])
         in_queue = number < len(context.is_queue) and bool(context.is_queue[number])
-        rows = stream_rows(history, number)
+        rows = logged_rows(history, number)
         return lost(
             terms,
             acks,
@@ -138,11 +138,11 @@ def _acked(history: BucketHistory, hits: Hits, index: Array) -> _Asked:
     return _Asked(stream, position, ledger, (none, none), changes)
 
 
-def stream_rows(history: BucketHistory, stream: int) -> StreamRows:
+def logged_rows(history: BucketHistory, stream: int) -> LoggedRows:
     """The rows of a stream in the log."""
     log = history.bucket.log
     rows = slice(*np.searchsorted(log["stream"], [stream, stream + 1]))
-    return StreamRows(*(log[name][rows] for name in ("position", "t_intended_ns", "instance")))
+    return LoggedRows(*(log[name][rows] for name in ("position", "t_intended_ns", "instance")))
 
 
 def _copies(history: BucketHistory, hits: Hits, index: Array) -> _Asked:

@@ -85,7 +85,7 @@ class LostAcks:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamRows:
+class LoggedRows:
     """A stream's rows in the log, ascending by offset: when each message was due, and its producer
     instance."""
 
@@ -107,7 +107,7 @@ class StreamRows:
         return found
 
 
-def reached(terms: Terms, rows: StreamRows) -> Ints:
+def reached(terms: Terms, rows: LoggedRows) -> Ints:
     """When the last of the messages became due that the log has of each term; 0 where it has
     none."""
     found = np.zeros(len(terms), np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.capture.bucket import Array
 from analysis.capture.context import SETTLE_NS
-from analysis.kernels.cause import stream_rows
+from analysis.kernels.cause import logged_rows
 from analysis.kernels.changes import Because, LostAcks, lost, reached
 from analysis.kernels.history import BucketHistory
 from harness.contracts.rows import Terms
@@ -74,7 +74,7 @@ def given_out(history: BucketHistory, slots: Array, delivery: Array) -> LostAcks
 def _cut_by(
     history: BucketHistory, stream: int, terms: Terms, faults: list[FaultRecord], seen: LostAcks
 ) -> Array:
-    due_ns = reached(terms, stream_rows(history, stream))
+    due_ns = reached(terms, logged_rows(history, stream))
     change = lost(terms, seen, due_ns, has_offsets=history.context.has_offsets)
     known = change.because == Because.CHANGE
     cut_ns = np.array([term.t_ns for term in terms], np.int64)[np.where(known, change.next, 0)]

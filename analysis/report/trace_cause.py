@@ -12,8 +12,8 @@ from analysis.kernels.changes import (
     Because,
     Changes,
     Ints,
+    LoggedRows,
     LostAcks,
-    StreamRows,
     lost,
     reached,
     repeated,
@@ -24,7 +24,7 @@ from analysis.verdict.causes import CauseWords
 from harness.records import Outcome
 
 #: Stream -> its rows in the log.
-Written = Callable[[int], StreamRows]
+Written = Callable[[int], LoggedRows]
 
 
 def cause_of(

@@ -16,7 +16,7 @@ from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from analysis.capture.left_out import LeftOut
 from analysis.findings import Result
-from analysis.kernels.changes import StreamRows
+from analysis.kernels.changes import LoggedRows
 from analysis.report import words
 from analysis.report.documents import read_result
 from harness.contracts import read_document
@@ -136,7 +136,7 @@ class SealedTables:
                 hint="`brokerstorm analyze` seals it again",
             ) from error
 
-    def written(self, stream: int) -> StreamRows:
+    def written(self, stream: int) -> LoggedRows:
         """Return the stream's rows in the log of its own bucket.
 
         Raises:
@@ -146,10 +146,10 @@ class SealedTables:
         names = ["position", "t_intended_ns", "instance"]
         found = self._table("log", bucket, pc.field("stream") == stream, names)
         if found is None:
-            return StreamRows(*(np.empty(0, np.int64) for _ in names))
+            return LoggedRows(*(np.empty(0, np.int64) for _ in names))
         columns = [found.column(name).to_numpy() for name in names]
         order = np.argsort(columns[0], kind="stable")
-        return StreamRows(*(column[order] for column in columns))
+        return LoggedRows(*(column[order] for column in columns))
 
     def _require_whole(self, bucket: int) -> None:
         """Raise UsageError when a file of the bucket is not the one that was sealed; looked at

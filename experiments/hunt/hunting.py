@@ -292,8 +292,8 @@ def require_huntable(context: CommandContext, request: HuntRequest) -> None:
     """Check what a hunt checks before it asks package indexes or starts anything.
 
     Raises:
-        BrokerstormError: there is no such scenario or client; a client is of another system; the
-            budget is shorter than one round.
+        BrokerstormError: the scenario or a client does not exist, a client is for another system,
+            or the budget is shorter than one round.
     """
     data = _first(context, request)
     _refuse_short(request, data)

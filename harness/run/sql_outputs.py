@@ -107,7 +107,7 @@ class SqlOutputs:
 
     @cached_property
     def _engine(self) -> Engine:
-        from sqlalchemy import create_engine
+        from sqlalchemy import create_engine, event
         from sqlalchemy.exc import ArgumentError
         from sqlalchemy.pool import NullPool
 
@@ -115,7 +115,7 @@ class SqlOutputs:
         if self._password:
             url = url.set(password=self._password)
         try:
-            return create_engine(url, poolclass=NullPool, hide_parameters=True)
+            engine = create_engine(url, poolclass=NullPool, hide_parameters=True)
         except ModuleNotFoundError as error:
             raise EnvironmentNotReady(
                 f"{self._key}.sql: {url.drivername} needs the Python package {error.name}",
@@ -125,6 +125,10 @@ class SqlOutputs:
             ) from error
         except (ArgumentError, TypeError, ValueError) as error:
             raise self._not_ready("sql", error) from None
+        if url.get_backend_name() == "sqlite":
+            # Its driver commits a WITH that deletes at once; other databases roll it back.
+            event.listen(engine, "connect", lambda link, _: link.execute("PRAGMA query_only = ON"))
+        return engine
 
     def _not_ready(self, key: str, error: Exception) -> EnvironmentNotReady:
         """Make an error of what a database or its driver says: one line, without the password."""

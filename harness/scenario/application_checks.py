@@ -70,7 +70,7 @@ def application_problems(scenario: Scenario) -> Iterator[Problem]:
 def _ready_problems(
     at: tuple[str, ...], spec: ApplicationSpec, scenario: Scenario
 ) -> Iterator[Problem]:
-    """One port for several instances: the answer of one would be taken for that of another."""
+    """Yield a problem if instances share a port: an answer does not say which of them is ready."""
     ready = spec.ready
     key = "tcp" if ready and ready.tcp else "http" if ready and ready.http else ""
     own = at[-1].replace(".", "_")

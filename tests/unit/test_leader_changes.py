@@ -12,8 +12,8 @@ import pytest
 from analysis.kernels.changes import (
     NONE,
     Because,
+    LoggedRows,
     LostAcks,
-    StreamRows,
     lost,
     reached,
     repeated,
@@ -52,7 +52,7 @@ def _compared(partition: Partition, *, over: bool) -> Counter[str]:
     acks = LostAcks(times, times, positions, np.zeros_like(times))
     kept = [message for _, message in partition.logs[partition.leaders[partition.epoch][0]]]
     due_ns = np.array([partition.acked[message].t_ns for message in kept], np.int64)
-    rows = StreamRows(np.arange(len(kept)), due_ns, np.zeros_like(due_ns))
+    rows = LoggedRows(np.arange(len(kept)), due_ns, np.zeros_like(due_ns))
     found = lost(terms, acks, reached(terms, rows), has_offsets=True)
     timeless = lost(terms, acks, np.zeros(len(terms), np.int64), has_offsets=True)
     seen: Counter[str] = Counter()
@@ -101,7 +101,7 @@ def test_a_term_that_kept_what_came_after_the_acknowledgement_had_not_come_as_fa
     """Epoch 4 keeps a message at 99 that was due at 75: it gave out 104 later than that, so not at
     70."""
     position = np.arange(101)
-    rows = StreamRows(position, np.where(position == 99, 75, 1), np.zeros_like(position))
+    rows = LoggedRows(position, np.where(position == 99, 75, 1), np.zeros_like(position))
     due_ns = reached(EPOCHS, rows)
     assert due_ns.tolist() == [1, 75, 1]
     found = lost(EPOCHS, acks(104, at=70, start=55), due_ns, has_offsets=True)

@@ -126,6 +126,10 @@ def test_a_table_that_the_program_will_create_is_no_error_yet(tmp_path: Path) ->
         ),
         ({"time": "id"}, "time: id must be a timestamp or milliseconds since 1970, got '1/0/7'"),
         ({"query": "SELEKT 1"}, 'query: near "SELEKT": syntax error'),
+        (
+            {"query": "WITH old AS (SELECT 1) DELETE FROM invoices RETURNING id, stored"},
+            "query: attempt to write a readonly database",
+        ),
         ({"url": "sqlite:////no/such/x.db"}, "sql: /no/such/x.db: unable to open database file"),
         ({"url": "sqlite://"}, "sql: a database in memory has no rows of another program"),
         ({"url": "nosuch://x/y"}, "sql: x: Can't load plugin: sqlalchemy.dialects:nosuch"),
