@@ -4,6 +4,7 @@ needed."""
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -208,6 +209,7 @@ def test_a_share_that_cannot_be_written_stays_and_is_named(rig: Any, tmp_path: P
     kept = Path(report["left"].partition(":")[0])
     assert len(list(kept.rglob("*.parquet"))) == 2
     assert report["workers"]["p-1"]["damage"] == {"missing_segments": 1}
+    shutil.rmtree(kept)  # in the folder for temporary files of this machine
 
 
 def test_what_is_not_there_and_what_may_not_go_there(rig: Any, tmp_path: Path) -> None:
