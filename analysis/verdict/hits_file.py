@@ -97,7 +97,11 @@ def write_hits(path: Path, hits: Iterable[ClassHits], context: Context) -> int:
     part = path.with_name(path.name + _PART)
     rows = 0
     try:
-        with pq.ParquetWriter(part, _SCHEMA, compression="zstd") as writer:
+        # a file of ours: a writer that fails keeps its own open
+        with (
+            pa.OSFile(str(part), "wb") as file,
+            pq.ParquetWriter(file, _SCHEMA, compression="zstd") as writer,
+        ):
             for each in hits:
                 table = _table(each, context)
                 writer.write_table(table)

@@ -79,13 +79,15 @@ class BucketFile:
         self._schema = arrow_schema(self._columns)
         self._part = path.with_name(path.name + PART_SUFFIX)
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
 
     def _opened(self, columns: Columns) -> pq.ParquetWriter:
         """The writer of the file, with encodings that fit its first row group."""
         encodings = {c.name: _encoding(c, columns[c.name]) for c in self._columns}
+        self._file = pa.OSFile(str(self._part), "wb")
         return pq.ParquetWriter(
-            self._part,
+            self._file,
             self._schema,
             compression="zstd",
             compression_level=_ZSTD_LEVEL,
@@ -110,7 +112,9 @@ class BucketFile:
     def commit(self) -> SealedFile:
         """Close, fsync, rename, fsync the folder; the file as it is now on disk."""
         assert self._writer is not None, "a file begins with its first row group"
+        assert self._file is not None
         self._writer.close()
+        self._file.close()
         with self._part.open("rb") as file:
             os.fsync(file.fileno())
             sealed = SealedFile(self.rows, os.fstat(file.fileno()).st_size, sha256_of(file))
@@ -121,9 +125,13 @@ class BucketFile:
     def abort(self) -> None:
         """Give up: close what is open and remove the unfinished file."""
         # a full disk: the footer cannot be written, nor is it wanted
-        with contextlib.suppress(OSError):
-            if self._writer is not None:
+        if self._writer is not None:
+            with contextlib.suppress(OSError):
                 self._writer.close()
+        # the writer keeps it open after a failure, and a removed file that is open fills the disk
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
         self._part.unlink(missing_ok=True)
 
 

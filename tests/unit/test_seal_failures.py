@@ -125,6 +125,25 @@ def test_disk_full_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert seal(run, PLAN).rows == dict.fromkeys(SEALED, ROWS)
 
 
+def test_a_file_that_is_given_up_is_closed(tmp_path: Path) -> None:
+    """A removed file that is open still fills the disk."""
+    part = tmp_path / f"part-0.parquet{parquet.PART_SUFFIX}"
+    part.symlink_to("/dev/full")
+    file = parquet.BucketFile(tmp_path / "part-0.parquet", "sends")
+    columns = {c.name: np.zeros(ROWS, c.dtype) for c in SEALED["sends"]}
+    # kept, as by whoever reports it: it holds all frames, and what they opened
+    with pytest.raises(OSError, match="No space left") as _full:
+        file.write(columns)
+    file.abort()
+    assert "/dev/full" not in open_files()
+    assert not part.is_symlink()
+
+
+def open_files() -> list[str]:
+    """Paths of what this process has open."""
+    return [os.path.realpath(fd) for fd in Path("/proc/self/fd").iterdir()]
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A 256 KiB file system; needs the right to mount."""
