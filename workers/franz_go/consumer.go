@@ -61,10 +61,13 @@ func (m *member) revoked(_ context.Context, _ *kgo.Client, taken map[string][]in
 func (m *member) Read(leave context.Context) error {
 	for leave.Err() == nil && !m.session.Report.Died() {
 		polled := m.client.PollRecords(leave, pollRecords)
+		assignments := m.journal.Assignments()
 		polled.EachError(func(_ string, _ int32, err error) { m.noteError(leave, err) })
 		polled.EachRecord(func(record *kgo.Record) {
-			if leave.Err() == nil {
-				m.handOver(record)
+			place := kit.TopicPartition{Topic: record.Topic, Partition: record.Partition}
+			// Without BlockRebalanceOnPoll a partition may go meanwhile, and what is left of it comes again.
+			if leave.Err() == nil && m.journal.HasHeld(place, assignments) {
+				m.handOver(place, record)
 			}
 		})
 		m.client.AllowRebalance()
@@ -92,8 +95,7 @@ func payloadOf(record *kgo.Record) []byte {
 	return record.Value
 }
 
-func (m *member) handOver(record *kgo.Record) {
-	place := kit.TopicPartition{Topic: record.Topic, Partition: record.Partition}
+func (m *member) handOver(place kit.TopicPartition, record *kgo.Record) {
 	m.journal.Delivered(place, record.Offset, payloadOf(record))
 	m.session.Spec.Consumer.Work()
 	m.journal.Processed(place, record.Offset)

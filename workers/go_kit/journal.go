@@ -42,7 +42,7 @@ type Journal struct {
 	probes      int64
 	positions   map[TopicPartition]int64
 	uncommitted map[TopicPartition]int64
-	assigned    map[TopicPartition]bool
+	assigned    map[TopicPartition]uint32 // the epoch in which each was given
 	exposure    map[string]any
 	fails       error
 }
@@ -54,7 +54,7 @@ func NewJournal(session *Session) *Journal {
 		session:     session,
 		positions:   map[TopicPartition]int64{},
 		uncommitted: map[TopicPartition]int64{},
-		assigned:    map[TopicPartition]bool{},
+		assigned:    map[TopicPartition]uint32{},
 		segments: &Segments{
 			folder: session.Spec.Folder, table: tableDeliveries, owner: part.Session, runTag: session.Spec.RunTag,
 			subscription: uint32(session.Names.ID("subscription", part.Group)), capacity: defaultCapacity,
@@ -181,11 +181,22 @@ func (j *Journal) Delivered(place TopicPartition, position int64, value []byte) 
 	return found
 }
 
-// Processed: the application is done with it, and the next commit covers it.
+// Processed: the application is done with it, and the next commit covers it, unless the group took the partition
+// meanwhile: whoever has it now reads from the last commit.
 func (j *Journal) Processed(place TopicPartition, position int64) {
 	j.lock.Lock()
 	defer j.lock.Unlock()
-	j.uncommitted[place] = position + 1
+	if _, held := j.assigned[place]; held {
+		j.uncommitted[place] = position + 1
+	}
+}
+
+// HasHeld tells whether the member has had this partition, without a break, since so many Assignments.
+func (j *Journal) HasHeld(place TopicPartition, assignments int) bool {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	given, held := j.assigned[place]
+	return held && int(given) <= assignments
 }
 
 // Assigned: the group gave these partitions, and a new epoch begins.
@@ -194,7 +205,7 @@ func (j *Journal) Assigned(places []TopicPartition) {
 	defer j.lock.Unlock()
 	j.epoch++
 	for _, place := range places {
-		j.assigned[place] = true
+		j.assigned[place] = j.epoch
 		j.write(place, delivery{event: Assign, position: -1})
 	}
 	text := fmt.Sprintf("%d partitions", len(places))
