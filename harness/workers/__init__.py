@@ -195,13 +195,17 @@ _PINNED: dict[tuple[Path, str], str] = {}
 
 
 def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:
-    """Whether a client can be used; builds and downloads nothing."""
+    """Whether a client can be used; builds and downloads nothing.
+
+    Raises:
+        UsageError: ``client_version`` is not a version, or one that this worker is not for.
+    """
     missing = ", ".join(tool for tool in worker.tools if shutil.which(tool) is None)
     if missing:
         return Readiness(False, f"needs {missing}", f"install {missing}")
     try:
         return TOOLCHAINS[worker.language].readiness(worker, pinned(worker, client_version))
-    except (UsageError, EnvironmentNotReady) as error:
+    except EnvironmentNotReady as error:
         return Readiness(False, str(error), error.hint)
 
 

@@ -64,10 +64,7 @@ def launch(
 
 def readiness(worker: WorkerSpec, version: str) -> Readiness:
     """Whether the programs are there, and whether the worker is built yet."""
-    try:
-        wanted, build = _wanted(worker, version), _build_of(worker)
-    except UsageError as error:
-        return Readiness(False, str(error), error.hint)
+    wanted, build = _wanted(worker, version), _build_of(worker)
     making = build.build_own if own_build(wanted) else build.build
     built = not making or (build_folder(worker, wanted) / _MARKER).exists()
     first = [build.command[0], *([] if built else making[:1])]

@@ -80,7 +80,7 @@ class CompiledWorkers:
         """Whether the language is here, and whether the worker is built yet."""
         try:
             made = self.program(worker, version)
-        except (UsageError, EnvironmentNotReady) as error:
+        except EnvironmentNotReady as error:
             return Readiness(False, str(error), error.hint)
         built = made.path.exists()
         text = made.label if built else f"{made.label}, to be built on first use"

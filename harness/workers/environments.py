@@ -77,6 +77,7 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
         return Readiness(True, in_words(wanted))
     if own := own_build(wanted):
         return Readiness(True, f"{own.label}, to be built on first use")
+    _require_version(worker, wanted)
     return Readiness(True, f"{wanted} not fetched yet; pip will", fetched=False)
 
 
@@ -209,6 +210,15 @@ def is_built(worker: WorkerSpec, version: str) -> bool:
     return (environment_folder(worker, version) / _MARKER).exists()
 
 
+def _require_version(worker: WorkerSpec, version: str) -> None:
+    """Raises: UsageError: the text could be a path or an option of pip."""
+    if not _VERSION.match(version):
+        raise UsageError(
+            f"{worker.library}: client_version {version!r} is not a version",
+            hint=f"write e.g. {worker.default_version or '2.8.0'}",
+        )
+
+
 def python_for(worker: WorkerSpec, version: str, *, offline: bool = False) -> Path:
     """The interpreter of the environment that has the client at a version, built on first use.
 
@@ -216,13 +226,12 @@ def python_for(worker: WorkerSpec, version: str, *, offline: bool = False) -> Pa
     beginning.
 
     Raises:
-        WorkerError: not a version, offline and not built, or pip could not install it.
+        UsageError: not a version.
+        WorkerError: offline and not built, or pip could not install it.
     """
     library = worker.library
-    if not own_build(version) and not _VERSION.match(version):
-        raise WorkerError(
-            f"{library}: client_version {version!r} is not a version", hint="write e.g. 2.8.0"
-        )
+    if not own_build(version):
+        _require_version(worker, version)
     folder = environment_folder(worker, version)
     return _environment(
         folder, f"{library} {version}", lambda: _fill(worker, version, folder), offline=offline

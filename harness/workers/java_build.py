@@ -114,8 +114,8 @@ def launch(
 
 def readiness(worker: WorkerSpec, version: str) -> Readiness:
     """Whether Java, the compiler and the jars are there, or what will fetch them."""
+    client = client_of(worker, version)
     try:
-        client = client_of(worker, version)
         java = find_java(client.java)
         jars = jars_folder(client.artifacts)
         built = (classes_folder(worker, client, java, jars) / _MARKER).exists()

@@ -13,7 +13,14 @@ import pytest
 
 from harness.errors import UsageError, WorkerError
 from harness.systems import SYSTEMS
-from harness.workers import KIT, environments, launch, load_worker, worker_names
+from harness.workers import (
+    KIT,
+    environments,
+    launch,
+    load_worker,
+    readiness,
+    worker_names,
+)
 
 
 @pytest.fixture
@@ -72,8 +79,17 @@ def test_a_version_is_not_a_path_or_an_option(
 ) -> None:
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
     for version in ("../x", "-r", "1.0 --index-url x", "latest"):
-        with pytest.raises(WorkerError, match="is not a version"):
+        with pytest.raises(UsageError, match="is not a version"):
             launch(load_worker("kafka-python"), version)
+
+
+@pytest.mark.parametrize(
+    "library", ["kafka-python", "franz-go", "rust-rdkafka", "kafka-clients", "kafkajs"]
+)
+def test_what_is_not_a_version_is_bad_input(library: str) -> None:
+    """The machine is not at fault, so the exit code is 2, as for a version that is not released."""
+    with pytest.raises(UsageError, match=f"^{library}: client_version '.x' is not a version"):
+        readiness(load_worker(library), ".x")
 
 
 def test_a_built_environment_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
