@@ -1,14 +1,19 @@
 package main
 
 import (
+	"encoding/binary"
 	"math/rand"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The checksum of a batch of messages covers everything from its attributes on.
-// https://kafka.apache.org/documentation/#recordbatch
-const checkedFrom = 21
+// A batch of messages begins with its first position, and with the length of all that follows the length. Its checksum
+// covers everything from its attributes on. https://kafka.apache.org/documentation/#recordbatch
+const (
+	lengthAt    = 8
+	lengthEnds  = 12
+	checkedFrom = 21
+)
 
 // recordsOf finds the messages of a Produce request or of a Fetch answer, as the bytes that came.
 func recordsOf(message any) [][]byte {
@@ -30,11 +35,26 @@ func recordsOf(message any) [][]byte {
 	return found
 }
 
+// checkedIn finds the parts of whole batches that a checksum covers. The last batch of an answer may be cut off.
+func checkedIn(batches []byte) [][]byte {
+	var found [][]byte
+	for len(batches) > checkedFrom {
+		size := lengthEnds + int64(binary.BigEndian.Uint32(batches[lengthAt:lengthEnds]))
+		if size <= checkedFrom || size > int64(len(batches)) {
+			break
+		}
+		found = append(found, batches[checkedFrom:size])
+		batches = batches[size:]
+	}
+	return found
+}
+
 // flipOne flips one bit that a checksum covers; false: there are no messages.
 func flipOne(records [][]byte) bool {
 	for _, at := range rand.Perm(len(records)) {
-		if batch := records[at]; len(batch) > checkedFrom {
-			batch[checkedFrom+rand.Intn(len(batch)-checkedFrom)] ^= 1 << rand.Intn(8)
+		if checked := checkedIn(records[at]); len(checked) > 0 {
+			part := checked[rand.Intn(len(checked))]
+			part[rand.Intn(len(part))] ^= 1 << rand.Intn(8)
 			return true
 		}
 	}
