@@ -145,6 +145,7 @@ SENDING: Final = (
         rank=70,
         breaks=("delivery",),
         needs=("topic-kept", "audit-complete", "log-kept", "readiness-restored", "answers-kept"),
+        excused_by=("damage",),
         asks=("consumers", "log"),
         sentence="a consumer received it, and the log no longer has it",
         example="delivered 3 4 5, stored 3 _ 5",

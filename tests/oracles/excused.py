@@ -10,6 +10,13 @@ from analysis.classes import CLASSES
 from tests.oracles.facts import Facts, Hit
 
 BELIEVED_NS = 5_000_000_000
+#: What a consumer was given, damaged on the way to it.
+GIVEN = (
+    ("corrupt", "in delivery"),
+    ("aborted-read", "read committed"),
+    ("aborted-read", "read uncommitted"),
+)
+GIVEN_ALWAYS = ("delivered-then-lost", "phantom-output")
 
 
 def excused(facts: Facts, hits: list[Hit]) -> list[Hit]:
@@ -25,7 +32,7 @@ def is_excused(facts: Facts, hit: Hit) -> bool:
         if permits == "rejoin":  # the oracle of stalls knows which of them
             continue
         if permits == "damage":
-            is_own = hit.split == "in delivery" or hit.cls == "phantom-output"
+            is_own = (hit.cls, hit.split) in GIVEN or hit.cls in GIVEN_ALWAYS
         else:
             is_own = permits == "reposition" or ended_ns >= since_ns
         if is_own and begun_ns <= until_ns:

@@ -3,6 +3,8 @@ it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.classes import status_of
@@ -590,6 +592,41 @@ def test_damage_excuses_a_consumer_that_goes_back(permits: str, status: Status) 
     assert [
         status_of("delivery-duplicate", e.split, context.promise(e.instance), e.unmet)
         for e in found
+    ] == [status]
+
+
+@pytest.mark.parametrize(
+    ("permits", "status"), [("damage", Status.SUSPECT), ("renumber", Status.VIOLATION)]
+)
+def test_damage_excuses_a_consumer_that_passes_on_a_wrong_place(
+    permits: str, status: Status
+) -> None:
+    """It does not check the batch; the place of a message is in the damaged bytes."""
+    h = History().send(0).send(1, "fail").log(0).assign(0).deliver(0).deliver(1, position=7)
+    h.fault("wrong-bytes", "kafka-1", 0, 9_000, details={"permits": permits})
+    context = context_from(h)
+    found = [e for e in judged(h, context).episodes if e.cls == "delivered-then-lost"]
+    assert [
+        status_of("delivered-then-lost", e.split, context.promise(e.instance), e.unmet)
+        for e in found
+    ] == [status]
+
+
+@pytest.mark.parametrize(
+    ("permits", "status"), [("damage", Status.SUSPECT), ("renumber", Status.VIOLATION)]
+)
+def test_damage_excuses_a_consumer_that_misses_that_a_batch_was_aborted(
+    permits: str, status: Status
+) -> None:
+    """It does not check the batch; whose transaction it is of is in the damaged bytes."""
+    h = aborted("aborted").assign(0).deliver(2, position=2)
+    h.fault("wrong-bytes", "kafka-1", 0, 9_000, details={"permits": permits})
+    context = context_from(h)
+    committed = {n: replace(s, committed_only=True) for n, s in context.sessions.items()}
+    context = replace(context, sessions=committed)
+    found = [e for e in judged(h, context).episodes if e.cls == "aborted-read"]
+    assert [
+        status_of("aborted-read", e.split, context.promise(e.instance), e.unmet) for e in found
     ] == [status]
 
 
