@@ -20,7 +20,9 @@ INTEGRITY: Final = (
         explanation=(
             "Every payload ends in a checksum over all its bytes, which the producer writes and "
             "the reader checks. The row has a header of this run and fails the check, so it was "
-            "changed on its way. The message is not counted as lost as well."
+            "changed on its way. A consumer that was given a payload without such a header, from "
+            "a place where the log has a message, was given that message damaged. The message is "
+            "not counted as lost as well."
         ),
         splits={
             "in the log": SubKind("the reader of the log found it"),

@@ -136,17 +136,24 @@ def _given_out(
 
 
 def _corrupt(history: BucketHistory) -> list[Hits]:
-    """Corrupt payloads given out where the log has a whole one."""
+    """Damaged payloads given out where the log has a whole one.
+
+    Damage may also be in the mark or the run of a header: such a payload counts if the log has a
+    message of this run at its place.
+    """
     table = history.bucket.deliveries
     check, event = table["check"], table["event"]
     if not table.rows or (is_constant(check) and check[0] == Check.OK):
         return []
-    delivery = np.flatnonzero((check == Check.CORRUPT) & (event == Event.DELIVER))
+    delivery = np.flatnonzero((check != Check.OK) & (event == Event.DELIVER))
     place = history.places.rows(
         *(table[n][delivery] for n in ("stream", "position", "ledger", "batch"))
     )
-    whole = ~np.isin(place, history.odd_rows[history.odd_checks == Check.CORRUPT])
-    delivery, place = delivery[whole], place[whole]
+    is_corrupt = check[delivery] == Check.CORRUPT
+    is_whole = (place >= 0) & ~np.isin(place, history.odd_rows)
+    stored_so = np.isin(place, history.odd_rows[history.odd_checks == Check.CORRUPT])
+    damaged = np.where(is_corrupt, ~stored_so, is_whole)
+    delivery, place = delivery[damaged], place[damaged]
     if not len(delivery):
         return []
     slot = np.where(place >= 0, history.log_slot[place] if history.bucket.log.rows else -1, -1)

@@ -132,6 +132,7 @@ class _Tracer:
         events = self._tables.read(
             "deliveries", bucket, own & (pc.field("event") == int(Event.DELIVER))
         )
+        events += [row for place in log for row in self._damaged(place)]
         if not sends and not log and not events:
             raise self._not_found(name, bucket, asked)
         made_sends = tuple(self._send(row) for row in sorted(sends, key=lambda r: r.attempt))
@@ -284,6 +285,15 @@ class _Tracer:
             redelivery=row.redelivery,
             check=Check(row.check).name.lower().replace("_", " "),
             t_committed_s=self._context.seconds(min(commits)) if commits else None,
+        )
+
+    def _damaged(self, stored: SealedRow) -> list[SealedRow]:
+        """Return deliveries from the place of a stored message whose payload does not name it."""
+        where = (pc.field("event") == int(Event.DELIVER)) & (pc.field("check") != int(Check.OK))
+        for name in ("stream", "position", "ledger", "batch"):
+            where = where & (pc.field(name) == getattr(stored, name))
+        return self._tables.read_first(
+            "deliveries", self._tables.buckets_of_stream(stored.stream), where
         )
 
     def _not_given(

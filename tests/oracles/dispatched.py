@@ -289,10 +289,11 @@ def from_elsewhere(facts: Facts) -> list[Hit]:
 def corrupt_in_delivery(facts: Facts) -> list[Hit]:
     hits = []
     for row in facts.deliveries:
-        if row["event"] != Event.DELIVER or row["check"] != Check.CORRUPT:
-            continue
         there = facts.at.get(place(row))
-        if there and there["check"] == Check.CORRUPT:
+        if row["event"] != Event.DELIVER or (there and there["check"] == Check.CORRUPT):
+            continue
+        is_whole = there is not None and there["check"] == Check.OK  # our message lies there
+        if row["check"] != Check.CORRUPT and (row["check"] == Check.OK or not is_whole):
             continue
         known = there is not None and facts.visible(there)
         name = identity(there) if known and there else ("row", *place(row))

@@ -14,9 +14,13 @@ from tests.planted.tiny import EPOCH_NS, History
 from tests.planted.tiny_pipelines import committed
 
 
-def corrupt_delivery() -> History:
+def damaged_delivery(check: Check, logged: Check = Check.OK) -> History:
+    """Message 1 is given out damaged, and its place in the log holds a row of ``logged``."""
     h = five().deliver(0, 1, 2, 3, 4)
-    h.rows["deliveries"][2] |= {"check": Check.CORRUPT, "seq": 0, "instance": 0, "kind": 0}
+    nameless = {"seq": 0, "instance": 0, "kind": 0}
+    h.rows["deliveries"][2] |= {"check": check, **nameless}
+    if logged != Check.OK:
+        h.rows["log"][1] |= {"check": logged, **nameless}
     return h
 
 
@@ -116,7 +120,23 @@ PAIRS = [
     ),
     Pair(
         "corrupt in delivery",
-        corrupt_delivery,
+        lambda: damaged_delivery(Check.CORRUPT),
+        {("corrupt", "in delivery"): ["1/0/1"]},
+        lambda: five().deliver(0, 1, 2, 3, 4),
+        NOTHING,
+    ),
+    Pair(
+        # the mark of its header is what was damaged; it was given out all the same
+        "damaged beyond recognition in delivery",
+        lambda: damaged_delivery(Check.FOREIGN),
+        {("corrupt", "in delivery"): ["1/0/1"]},
+        lambda: damaged_delivery(Check.FOREIGN, Check.FOREIGN),
+        {("phantom", "foreign"): ["orders-0@1"], ("acked-lost", "middle"): ["1/0/1"]},
+        by_class=True,
+    ),
+    Pair(
+        "the tag of its run damaged in delivery",
+        lambda: damaged_delivery(Check.OTHER_RUN),
         {("corrupt", "in delivery"): ["1/0/1"]},
         lambda: five().deliver(0, 1, 2, 3, 4),
         NOTHING,

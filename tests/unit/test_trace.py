@@ -99,6 +99,18 @@ def test_a_group_that_was_not_given_a_stored_message_is_named(tmp_path: Path) ->
     assert "no delivery to" not in shown(run, "1/0/1")
 
 
+@pytest.mark.parametrize("check", [Check.CORRUPT, Check.FOREIGN, Check.OTHER_RUN])
+def test_a_damaged_message_was_given_by_its_place(tmp_path: Path, check: Check) -> None:
+    """Who it is cannot be read from it; the log says whose place it came from."""
+    h = History(partitions=2, buckets=2).sent(2, partition=1).log(0, 1, partition=1)
+    h.deliver(0, 1, partition=1)
+    h.rows["deliveries"][-1] |= {"check": check, "instance": 0, "lane": 0, "seq": 0}
+    found = trace(h.write(tmp_path / "run"), "1/1/1")
+    given = [(each.place, each.check) for each in found.deliveries]
+    assert given == [("orders-1@1", check.name.lower().replace("_", " "))]
+    assert not found.not_given
+
+
 def test_a_group_without_its_whole_journal_may_have_been_given_it(tmp_path: Path) -> None:
     h = History().sent(2).log(0, 1).deliver(0)
     h.workers["c-1"] = {"exit_code": -9, "done": False}
