@@ -171,7 +171,9 @@ class Scale(FaultKind[ScaleParams]):
         if not isinstance(lives, InstanceLives) or not chosen:
             raise FiringSkipped(NO_RUN)
         wanted = lives.instances(chosen[0], params.to)
-        live = [name for name in view.clients() if is_target(params.target, name)]
+        running = view.clients()
+        # by name: a producer may be named like the application
+        live = [name for name in lives.instances(chosen[0], MOST_INSTANCES) if name in running]
         added = [name for name in wanted if name not in live]
         removed = [name for name in live if name not in wanted]
         if not added and not removed:

@@ -93,7 +93,8 @@ class Instances(Lives):
 
 
 def prepared(kind: str, lives: Lives | None, target: str, **keys: Any) -> Any:
-    roles = dict.fromkeys(lives.processes, "application") if isinstance(lives, Instances) else {}
+    names = lives.processes if isinstance(lives, Instances) else ()
+    roles = {name: name.partition("-")[0] for name in names}
     view = ClusterView(
         SimpleNamespace(runtime=SimpleNamespace(nodes=())), Inventory((), (), client_roles=roles)
     )  # type: ignore[arg-type]
@@ -182,6 +183,17 @@ def test_instances_come_and_go(instances: Instances, to: int, during: int, said:
     injection.heal()
     assert (injection.is_undone(), injection.missing()) == (True, "")
     assert instances.pids().keys() == before.keys()
+
+
+def test_a_producer_with_the_name_of_an_application_is_not_scaled() -> None:
+    lives = Instances("application-billing-1", "application-billing-2", "producer-billing-1")
+    try:
+        injection = prepared("scale", lives, "client:billing", to=1)
+        injection.apply()
+        assert injection.targets == ("application-billing-2",)
+        assert lives.pids().keys() == {"application-billing-1", "producer-billing-1"}
+    finally:
+        lives.close()
 
 
 def test_one_fault_at_a_time_scales_an_application(instances: Instances) -> None:
