@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
@@ -63,8 +63,9 @@ class CorpusEntry:
 
 
 def name_of(scenario: Document) -> str:
-    """Return the same text for scenarios that differ in versions of clients and brokers only."""
-    data = copy.deepcopy(scenario)
+    """Return the same text for scenarios that differ only in versions of clients and brokers, and
+    in folders of programs."""
+    data = _portable(scenario)
     data.get("cluster", {}).pop("version", None)
     for side in CLIENTS:
         for client in data["load"].get(side, {}).values():
@@ -72,9 +73,38 @@ def name_of(scenario: Document) -> str:
     return key_of(data)
 
 
+def _programs(scenario: Document) -> dict[str, Document]:
+    """The applications of a scenario that may be damaged, by name."""
+    found = scenario.get("applications")
+    named = found.items() if isinstance(found, dict) else ()
+    return {name: each for name, each in named if isinstance(each, dict)}
+
+
+def _portable(scenario: Document) -> Document:
+    """A copy without the folders of programs, which are elsewhere on another machine."""
+    data = copy.deepcopy(scenario)
+    data.pop("workers", None)
+    for application in _programs(data).values():
+        application.pop("start_in", None)
+    return data
+
+
+def _at_home(scenario: Document, first: Document) -> Document:
+    """A copy with the folders of programs that another scenario has."""
+    data = copy.deepcopy(scenario)
+    if workers := first.get("workers"):
+        data.setdefault("workers", workers)
+    ours = _programs(first)
+    for name, application in _programs(data).items():
+        if folder := ours.get(name, {}).get("start_in"):
+            application.setdefault("start_in", folder)
+    return data
+
+
 def write_entry(folder: Path, entry: CorpusEntry) -> None:
     """Write an entry into the folder of a corpus. A file of the same scenario is replaced."""
     stored = {key: value for key, value in asdict(entry).items() if key != "chosen"}
+    stored["scenario"] = _portable(entry.scenario)
     document = {"schema_version": SCHEMA_VERSION, **stored}
     document["features"], document["changes"] = list(entry.features), list(entry.changes)
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
@@ -142,6 +172,7 @@ def read_corpus(
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
             entry = _read_entry(path)
+            entry = replace(entry, scenario=_at_home(entry.scenario, first))
             if why := _why_not(entry.scenario, first):
                 raise UsageError(why)
         except BrokerstormError as error:

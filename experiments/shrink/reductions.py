@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final, get_origin
 
 import faults.schedule.smaller as steps
 from harness.contracts.plan import FaultStep
 from harness.durations import parse_seconds, seconds_text
 from harness.rundir import Document, path_below, resolved
+from harness.scenario.application import ApplicationSpec
 from harness.scenario.model import (
     ClusterSpec,
     ConsumerSpec,
@@ -41,6 +41,7 @@ SIZES: Final[Mapping[tuple[type[Part], str], int]] = {
     (ProducerSpec, "count"): 1,
     (ProducerSpec, "threads"): 1,
     (ConsumerSpec, "count"): 1,
+    (ApplicationSpec, "instances"): 1,
     (LoadSpec, "rate"): 100,
     (LoadSpec, "warm_up"): 1,
 }
@@ -53,9 +54,9 @@ KEPT: Final[Mapping[type[Part], frozenset[str]]] = {
     LoadSpec: frozenset({"duration"}),  # follows from the faults and from `Calm`
     ProducerSpec: frozenset({"client", "client_version", "topics", "keys"}),
     ConsumerSpec: frozenset({"client", "client_version", "topics", "group", "joins_after"}),
+    # How it is started is its own; without a variable, a program may do something else.
+    ApplicationSpec: frozenset(ApplicationSpec.model_fields) - {"instances", "limits"},
 }
-#: Starts a program in the folder that comes next.
-_IN_FOLDER: Final = ["sh", "-c", 'cd "$0" && exec "$@"']
 #: Seconds of load that are always left before the first fault and after the last one.
 _LEAST_BEFORE_S, _LEAST_BEHIND_S = 1.0, 2.0
 _DURATION: Final[Location] = ("load", "duration")
@@ -165,11 +166,11 @@ def shape_of(scenario: Scenario, data: Document) -> Shape:
     return Shape(data, tuple(each for each, _ in found), values, _sets(found))
 
 
-def pinned(scenario: Scenario, folder: Path | None = None) -> Document:
+def pinned(scenario: Scenario, folders: Mapping[str, str] | None = None) -> Document:
     """A merged scenario as plain data: what was written, and the sizes that were not.
 
     Args:
-        folder: where its applications are started; None = in the scenario's folder.
+        folders: the folder in which a run started each application; None = as the scenario says.
     """
     kept = scenario.model_dump(
         mode="json", by_alias=True, exclude_unset=True, exclude={"rounds", "variants", "bug"}
@@ -179,11 +180,9 @@ def pinned(scenario: Scenario, folder: Path | None = None) -> Document:
     for part in (kept["load"], *kept["load"]["producers"].values()):
         if "csv" in (profile := part.get("profile") or {}):  # candidates lie in another folder
             profile["csv"] = str(resolved(path_below(scenario.folder, profile["csv"])))
-    for name, spec in scenario.applications.items():  # any of their words may be a path
-        if spec.run and not spec.image and spec.run[: len(_IN_FOLDER)] != _IN_FOLDER:
-            where = str(resolved(folder or scenario.folder))
-            quoted = where.replace("{", "{{").replace("}", "}}")
-            kept["applications"][name]["run"] = [*_IN_FOLDER, quoted, *spec.run]
+    for name, spec in scenario.applications.items():
+        own = str(resolved(path_below(scenario.folder, spec.start_in)))
+        kept["applications"][name]["start_in"] = (folders or {}).get(name, own)
     return {key: value for key, value in kept.items() if value not in ([], {})}
 
 
@@ -358,7 +357,9 @@ def _write_out(spec: Part, data: Document) -> None:
         ):
             data[key] = seconds_text(value)
         if isinstance(value, Part):
-            _write_out(value, data.setdefault(key, {}))
+            _write_out(value, part := data.get(key, {}))
+            if part:
+                data[key] = part
         elif isinstance(value, dict):
             for name, each in value.items():
                 if isinstance(each, Part):

@@ -43,7 +43,7 @@ class ShrinkTarget:
         witness: of a known bug, the text that a round must have, too.
         fixed: of a known bug, its fixed variant, merged; None = it has none.
         bug: of a known bug, the key ``bug`` for a smaller scenario, without pairs.
-        folder: where a run started its applications; None = in the scenario's folder.
+        folders: where a run started each application; None = as the scenario says.
     """
 
     scenario: Scenario
@@ -54,7 +54,7 @@ class ShrinkTarget:
     witness: str = ""
     fixed: Scenario | None = None
     bug: Document = field(default_factory=dict)
-    folder: Path | None = None
+    folders: Mapping[str, str] | None = None
 
 
 def read_target(
@@ -145,7 +145,7 @@ def _of_run(run: RunDir, cls: str) -> ShrinkTarget:
         merged, cls or _class_of(plan, result), plan.seed, rate, used, _witness(scenario)
     )
     if plan.applications:
-        target = replace(target, folder=Path(plan.applications[0].folder))
+        target = replace(target, folders={each.name: each.folder for each in plan.applications})
     return _with_fixed(target, scenario, plan.variant)
 
 
@@ -192,7 +192,7 @@ def _overrides(command: str) -> tuple[str, ...]:
 
 def pinned_data(target: ShrinkTarget) -> Document:
     """The scenario with the versions that are used written into it, and a name of its own."""
-    scenario, data = target.scenario, pinned(target.scenario, target.folder)
+    scenario, data = target.scenario, pinned(target.scenario, target.folders)
     data["name"] = f"{scenario.name}-small"
     version = scenario.cluster.version or SYSTEMS[scenario.system].version
     data["cluster"] = {**data.get("cluster", {}), "version": version}

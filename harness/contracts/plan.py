@@ -291,7 +291,7 @@ class ApplicationPlan(PlanPart):
             Python packages as pip takes them.
         image: the Docker image that has the program; ``run`` is then what comes after the image.
             Both are empty for an application that the user starts.
-        folder: of the scenario, absolute: where it is started.
+        folder: absolute path of the folder where it is started.
         ready: way to see that an instance is ready (log, tcp, http) -> its value; none = when it
             runs.
         cpu_cores, memory_bytes: limits of each instance; None = no limit.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from harness.contracts.plan import ApplicationPlan, DatabasePlan
+from harness.rundir import path_below, resolved
 from harness.scenario.application import OutputSpec
 from harness.scenario.model import Scenario
 
@@ -30,7 +31,7 @@ def application_plans(scenario: Scenario) -> list[ApplicationPlan]:
                 jars=spec.jars,
                 packages=spec.packages,
                 env={key: _text(value) for key, value in spec.env.items()},
-                folder=str(scenario.folder.resolve()),
+                folder=str(resolved(path_below(scenario.folder, spec.start_in))),
                 instances=spec.instances,
                 ready=ready,
                 ready_within_s=spec.ready.within if spec.ready else 0.0,

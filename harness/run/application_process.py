@@ -70,7 +70,7 @@ class ApplicationProcess:
     def start(
         self, argv: Sequence[str], env: Mapping[str, str], secrets: Sequence[str] = ()
     ) -> None:
-        """Start the process in the scenario's folder, as the leader of a process group of its own.
+        """Start the process in its folder, as the leader of a process group of its own.
 
         Args:
             secrets: texts that are taken out of what it prints before that is kept.

@@ -194,8 +194,8 @@ class Applications:
         return ApplicationContainer(application, name, life, folder, folders)
 
     def _own_folder(self, name: str) -> Path:
-        """The folder of an instance, which its lives share; absolute, because a program runs in the
-        scenario's folder."""
+        """The folder of an instance, which its lives share; absolute, because a program runs in
+        another folder."""
         own = self._run.applications.absolute() / name / "folder"
         own.mkdir(parents=True, exist_ok=True)
         return own

@@ -81,7 +81,7 @@ class SqlOutputs:
 
     @cached_property
     def _url(self) -> URL:
-        """The URL without a password; a path of SQLite begins at the folder of the scenario."""
+        """The URL without a password; a path of SQLite begins where the program is started."""
         try:
             alchemy = importlib.import_module("sqlalchemy")
         except ModuleNotFoundError as error:

@@ -150,7 +150,7 @@ class OutputSpec(Part):
     sql: Text | None = Field(
         None,
         description="URL (of SQLAlchemy) of a database, without a password; each row of `query` is an "
-        "output. It may have the place `{shared}`; paths of SQLite begin at the scenario's folder",
+        "output. It may have the place `{shared}`; paths of SQLite begin at `start_in`",
     )
     query: Text = Field(
         "",
@@ -237,9 +237,15 @@ class ApplicationSpec(Part):
     run: list[Text] = Field(
         default_factory=list,
         max_length=1000,
-        description="program and arguments, started in the scenario's folder; places such as `{bootstrap}`, "
+        description="program and arguments, started in the folder `start_in`; places such as `{bootstrap}`, "
         "`{topic:NAME}`, `{group}`, `{instance}` and `{folder}` are filled in. Unset: with `--cluster FILE`, "
         "you start the application yourself",
+    )
+    start_in: Text = Field(
+        ".",
+        min_length=1,
+        description="folder in which `run` is started, relative to the scenario's folder; paths of `to` "
+        "begin there, too",
     )
     image: Image | None = Field(
         None,

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from harness.errors import did_you_mean
+from harness.errors import UsageError, did_you_mean
+from harness.rundir import path_below, resolved
 from harness.scenario.application import (
     BRACES,
     OF_THIS_MACHINE,
@@ -44,10 +45,15 @@ def application_problems(scenario: Scenario) -> Iterator[Problem]:
         topics = list(_topic_problems(at, spec, scenario))
         yield from topics
         yield from _place_problems(at, spec, scenario)
+        wrong = list(_folder_problems(at, spec, scenario))
+        yield from wrong
         if spec.image:
             yield from _image_problems(at, spec)
+        elif spec.run and not wrong:
+            folder = path_below(scenario.folder, spec.start_in)
+            yield from _program_problems((*at, "run", 0), spec.run[0], folder)
         elif spec.run:
-            yield from _program_problems((*at, "run", 0), spec.run[0], scenario.folder)
+            pass  # where to look for the program is not known
         else:
             yield from _elsewhere_problems(at, spec, scenario)
         yield from _ready_problems(at, spec, scenario)
@@ -275,6 +281,19 @@ def _place_problems(
                     where,
                     f"must not have {{{place}}}: everybody sees arguments; write it into env",
                 )
+
+
+def _folder_problems(
+    at: tuple[str, ...], spec: ApplicationSpec, scenario: Scenario
+) -> Iterator[Problem]:
+    """Yield a problem if the folder in which a program is started is not there."""
+    try:
+        found = path_below(scenario.folder, spec.start_in)
+        if not found.is_dir():
+            sentence = f"is not a folder: {resolved(found)}; write a path relative to the scenario"
+            yield (*at, "start_in"), sentence
+    except (UsageError, OSError) as error:
+        yield (*at, "start_in"), f"cannot be used: {error}"
 
 
 def _program_problems(at: tuple[str | int, ...], program: str, folder: Path) -> Iterator[Problem]:

@@ -88,6 +88,11 @@ def test_variables_of_the_environment_are_text_as_programs_read_it(tmp_path: Pat
             "run[0]: is not a program in PATH, got 'no-such-program-here'",
         ),
         ({"run": ["./billing"]}, "run[0]: is not a program in "),
+        ({"start_in": "no/such"}, "start_in: is not a folder: "),
+        ({"start_in": "~nobody-here/x"}, "start_in: cannot be used: ~nobody-here/x: there is no"),
+        ({"start_in": "a\0b"}, "start_in: cannot be used: "),
+        ({"start_in": ""}, "start_in: "),
+        ({"start_in": "x" * 5000}, "start_in: "),
         (
             {"run": ["true", "{bootstap}"]},
             "run[1]: has no place {bootstap}, got '{bootstap}'; did you mean bootstrap",

@@ -139,6 +139,32 @@ def test_a_copy_and_a_seed_that_no_command_takes_are_left_out(tmp_path: Path) ->
     assert "\n" not in "".join(corpus.left_out)
 
 
+def test_a_corpus_is_played_where_its_programs_are_in_another_folder(tmp_path: Path) -> None:
+    """A corpus is kept in a repository, and checked out elsewhere."""
+    there, here = (
+        {
+            **SCENARIO,
+            "workers": [f"/{place}/workers"],
+            "applications": {"billing": {"run": ["./it"], "start_in": f"/{place}"}},
+        }
+        for place in ("there", "here")
+    )
+    entry = CorpusEntry(scenario=there, seed=1, features=["new"])
+    write_entry(tmp_path, entry)
+    assert "/there" not in next(tmp_path.iterdir()).read_text()
+    corpus = read_corpus(tmp_path, here, lambda entry: None)
+    assert [each.scenario for each in corpus.entries] == [here], corpus.left_out
+    assert corpus.names == [entry.name]
+
+
+@pytest.mark.parametrize("damaged", [[1], {"billing": 1}, 3])
+def test_damaged_applications_of_an_entry_are_left_out(tmp_path: Path, damaged: object) -> None:
+    scenario = {**SCENARIO, "applications": damaged}
+    write_entry(tmp_path, CorpusEntry(scenario=scenario, seed=1, features=["new"]))
+    (line,) = read_corpus(tmp_path, SCENARIO, lambda entry: None).left_out
+    assert "has applications that the scenario of this hunt does not have" in line
+
+
 def test_a_corpus_that_cannot_be_written_is_refused_before_the_first_round(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="is not a folder"):

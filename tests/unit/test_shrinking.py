@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,8 +26,8 @@ from experiments.shrink.search import Search, Wanted, only_class, why_nothing
 from experiments.shrink.targets import pinned_data, read_target
 from harness.contracts.plan import Plan
 from harness.errors import UsageError
+from harness.plan.applications import application_plans
 from harness.rundir import RunDir, write_json
-from harness.scenario.application import filled
 from tests.made_up import MadeUp, answered, judged, unusable
 from tests.report_samples import failing, fault_rows, passing, unknown
 from tests.report_samples.findings import lost_finding
@@ -166,18 +164,26 @@ def test_an_application_is_started_where_the_scenario_is(tmp_path: Path) -> None
     """Candidates lie in another folder; the words of ``run`` may be paths."""
     folder = tmp_path / "it's {mine}"
     folder.mkdir()
-    (folder / "invoices.py").write_text("print('at home')")
-    (folder / "mine.yaml").write_text(
-        Path("scenarios/app-python.yaml").read_text().replace("applications/python/", "")
-    )
+    written = yaml.safe_load(Path("scenarios/app-python.yaml").read_text())
+    own = written["applications"]["billing"]
+    (folder / "mine.yaml").write_text(yaml.safe_dump(written))
     data = pinned(read_scenario(str(folder / "mine.yaml")))
-    run = data["applications"]["billing"]["run"]
-    words = [filled(word, {"python": sys.executable}) for word in run]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == "at home\n"
+    assert data["applications"]["billing"] == {**own, "start_in": str(folder)}
     (tmp_path / "again.yaml").write_text(yaml.safe_dump(data))
-    again = pinned(read_scenario(str(tmp_path / "again.yaml")))
-    assert again["applications"]["billing"]["run"] == run
+    again = read_scenario(str(tmp_path / "again.yaml"))
+    assert pinned(again)["applications"] == data["applications"]
+    (plan,) = application_plans(again)
+    assert plan.folder == str(folder)
+    kept = pinned(again, {"billing": "/where/a/run/was"})
+    assert kept["applications"]["billing"]["start_in"] == "/where/a/run/was"
+
+
+def test_an_application_keeps_its_settings() -> None:
+    """Without a variable, or with another promise, it would show something else."""
+    scenario = read_scenario("scenarios/app-python.yaml", ("applications.billing.order=partition",))
+    shape = shape_of(scenario, pinned(scenario))
+    own = {each.at for each in shape.reductions if each.at[:1] == ("applications",)}
+    assert own == {("applications", "billing"), ("applications", "billing", "instances")}
 
 
 def test_what_does_not_show_the_class_is_not_searched() -> None:
