@@ -24,7 +24,7 @@ from harness.contracts.plan import ApplicationPlan
 from harness.errors import EnvironmentNotReady, WorkerError
 from harness.owners import ROLE, RUN_ID
 from harness.run.output_files import BoundedFile
-from harness.waiting import wait_until
+from harness.waiting import wait_until, wait_while
 
 #: Last lines of its output that an error shows.
 _SHOWN_COLUMNS: Final = 200
@@ -63,6 +63,8 @@ class ApplicationProcess:
         self._readers: list[threading.Thread] = []
         self._run_id, self._role = "", instance
         self._secrets: SecretRemover | None = None
+        #: Its children and theirs, when it was asked to end or killed.
+        self._children: list[psutil.Process] = []
         self._said_ready = threading.Event()
         #: The process has ended; and nothing is left of this life.
         self._exited, self._ended = threading.Event(), threading.Event()
@@ -219,6 +221,7 @@ class ApplicationProcess:
         self.is_ending = True
         limit_s = self.plan.stop_within_s if within_s is None else within_s
         if self._process is not None and self.is_alive:
+            self._note_children()
             self._send(self.plan.stop_signal)
         if self._process is None or self._exited.wait(limit_s):
             self.wait_end()
@@ -237,6 +240,7 @@ class ApplicationProcess:
         gone."""
         self.is_ending = True
         alive = self.is_alive
+        self._note_children()
         self._kill_group()
         self._ended.wait(_GONE_S)
         self.was_killed = alive and self.exit_code == -signal.SIGKILL
@@ -248,9 +252,31 @@ class ApplicationProcess:
         if self._process is None:
             return
         self._process.kill()
+        unmarked = [] if self.t_end_ns else [*self._children, *self._session()]
+        for each in unmarked:
+            with contextlib.suppress(psutil.Error):
+                each.kill()  # nothing if its number is another process's by now
+        wait_while(lambda: any(map(_runs, unmarked)), _GONE_S, every_s=0.02)
         rest = (each for each in run_processes(self._run_id) if self._is_of_instance(each[0].pid))
         with contextlib.suppress(EnvironmentNotReady):  # one of another user, which `clean` names
             end(rest, timeout_s=_GONE_S)
+
+    def _note_children(self) -> None:
+        """Remember its children while they can be found: one may have no environment, and a session
+        of its own."""
+        with contextlib.suppress(psutil.Error):
+            if self._process is not None and self.is_alive:
+                self._children = psutil.Process(self._process.pid).children(recursive=True)
+
+    def _session(self) -> list[psutil.Process]:
+        """The other processes of its session, whatever their environment is."""
+        assert self._process is not None
+        found = []
+        for pid in psutil.pids():
+            with contextlib.suppress(psutil.Error, OSError):
+                if pid != self._process.pid and os.getsid(pid) == self._process.pid:
+                    found.append(psutil.Process(pid))
+        return found
 
     def _is_of_instance(self, pid: int) -> bool:
         """Whether another process than the first one belongs to this instance, by its mark."""
@@ -258,8 +284,7 @@ class ApplicationProcess:
         if pid == self._process.pid:
             return False
         try:
-            is_in_group = os.getpgid(pid) == self._process.pid
-            return is_in_group or psutil.Process(pid).environ().get(ROLE) == self._role
+            return psutil.Process(pid).environ().get(ROLE) == self._role
         except (psutil.Error, OSError):
             return False
 
@@ -285,6 +310,14 @@ class ApplicationProcess:
                 if shown:
                     return ": " + " | ".join(line[:_SHOWN_COLUMNS] for line in shown)
         return ""
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Whether a process is there and no zombie, which waits for its parent only."""
+    try:
+        return process.is_running() and bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
 
 
 def _accepts(port: int) -> bool:

@@ -213,12 +213,15 @@ def test_one_that_ends_in_time_was_not_killed_though_its_children_take_longer(
 
 @pytest.mark.parametrize("how", ["killed", "by itself"])
 @pytest.mark.parametrize("session", ["its own", "the same"])
-def test_its_children_end_with_it(tmp_path: Path, session: str, how: str) -> None:
+@pytest.mark.parametrize("environment", ["the same", "none"])
+def test_its_children_end_with_it(tmp_path: Path, session: str, how: str, environment: str) -> None:
     """One that lives on would make outputs next to the next life, and stay when the run is over."""
+    if (environment, session, how) == ("none", "its own", "by itself"):
+        pytest.skip("nothing says whose it was")
     program = (
         "import subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'],"
-        f" start_new_session={session == 'its own'})\n"
+        f" start_new_session={session == 'its own'}, env={'{}' if environment == 'none' else None})\n"
         f"print(child.pid, 'started', flush=True)\ntime.sleep({60 if how == 'killed' else 0})"
     )
     process = started(tmp_path, program)
