@@ -208,6 +208,9 @@ class _Endpoint(ThreadingHTTPServer):
     """A server whose senders may be killed at any time: what becomes of their connections is no
     error."""
 
+    #: Connections that wait to be accepted. Beyond that, the kernel resets them.
+    request_queue_size = 1024
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a connection that the application closed; report every other error."""
         if not isinstance(sys.exception(), ConnectionError):

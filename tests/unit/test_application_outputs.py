@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -126,6 +127,20 @@ def test_each_request_that_is_answered_is_an_output(endpoint: HttpOutputs) -> No
     assert [(m.position, m.value) for m in found] == [(0, b"one"), (1, b"two\n")]
     assert ("order", b"1/2/3") in found[0].headers
     assert found[0].t_ms > 0
+
+
+def test_many_requests_at_once_are_all_answered(endpoint: HttpOutputs) -> None:
+    """A connection that is reset would be a failure of ours that the program is blamed for."""
+    count = 200
+    begin = threading.Barrier(count)
+
+    def send(number: int) -> int:
+        begin.wait()
+        return sent(endpoint, str(number).encode())
+
+    with ThreadPoolExecutor(count) as pool:
+        assert set(pool.map(send, range(count))) == {200}
+    assert endpoint.size() == count
 
 
 def test_who_does_not_know_the_path_is_refused(endpoint: HttpOutputs) -> None:
