@@ -166,12 +166,8 @@ def shape_of(scenario: Scenario, data: Document) -> Shape:
     return Shape(data, tuple(each for each, _ in found), values, _sets(found))
 
 
-def pinned(scenario: Scenario, folders: Mapping[str, str] | None = None) -> Document:
-    """A merged scenario as plain data: what was written, and the sizes that were not.
-
-    Args:
-        folders: the folder in which a run started each application; None = as the scenario says.
-    """
+def pinned(scenario: Scenario) -> Document:
+    """A merged scenario as plain data: what was written, and the sizes that were not."""
     kept = scenario.model_dump(
         mode="json", by_alias=True, exclude_unset=True, exclude={"rounds", "variants", "bug"}
     )
@@ -182,7 +178,7 @@ def pinned(scenario: Scenario, folders: Mapping[str, str] | None = None) -> Docu
             profile["csv"] = str(resolved(path_below(scenario.folder, profile["csv"])))
     for name, spec in scenario.applications.items():
         own = str(resolved(path_below(scenario.folder, spec.start_in)))
-        kept["applications"][name]["start_in"] = (folders or {}).get(name, own)
+        kept["applications"][name]["start_in"] = own
     return {key: value for key, value in kept.items() if value not in ([], {})}
 
 

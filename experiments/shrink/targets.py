@@ -3,6 +3,7 @@ seed."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -43,7 +44,6 @@ class ShrinkTarget:
         witness: of a known bug, the text that a round must have, too.
         fixed: of a known bug, its fixed variant, merged; None = it has none.
         bug: of a known bug, the key ``bug`` for a smaller scenario, without pairs.
-        folders: where a run started each application; None = as the scenario says.
     """
 
     scenario: Scenario
@@ -54,7 +54,6 @@ class ShrinkTarget:
     witness: str = ""
     fixed: Scenario | None = None
     bug: Document = field(default_factory=dict)
-    folders: Mapping[str, str] | None = None
 
 
 def read_target(
@@ -137,15 +136,13 @@ def _of_run(run: RunDir, cls: str) -> ShrinkTarget:
             f"{run.run_id} keeps no scenario: it repeats another run or was imported",
             hint="shrink the scenario, or the run that it repeats",
         )
-    scenario = read_scenario(str(saved.scenario), _overrides(manifest.command))
+    scenario = read_scenario(str(saved.scenario), (*_overrides(manifest.command), *_programs(plan)))
     merged = _merged(scenario, plan.variant)
     used = {worker.client: worker.client_version for worker in manifest.workers}
     rate = int(plan.rate_per_s) if plan.rate_choice else 0
     target = ShrinkTarget(
         merged, cls or _class_of(plan, result), plan.seed, rate, used, _witness(scenario)
     )
-    if plan.applications:
-        target = replace(target, folders={each.name: each.folder for each in plan.applications})
     return _with_fixed(target, scenario, plan.variant)
 
 
@@ -190,9 +187,19 @@ def _overrides(command: str) -> tuple[str, ...]:
     return tuple(value for option, value in pairwise(words) if option == "--set")
 
 
+def _programs(plan: Plan) -> tuple[str, ...]:
+    """Where the programs of a run are, as settings: the folder of the run has its scenario only."""
+    workers = [f"workers={json.dumps(plan.workers)}"] if plan.workers else []
+    started = [each for each in plan.applications if each.folder]
+    return (
+        *workers,
+        *(f"applications.{each.name}.start_in={json.dumps(each.folder)}" for each in started),
+    )
+
+
 def pinned_data(target: ShrinkTarget) -> Document:
     """The scenario with the versions that are used written into it, and a name of its own."""
-    scenario, data = target.scenario, pinned(target.scenario, target.folders)
+    scenario, data = target.scenario, pinned(target.scenario)
     data["name"] = f"{scenario.name}-small"
     version = scenario.cluster.version or SYSTEMS[scenario.system].version
     data["cluster"] = {**data.get("cluster", {}), "version": version}

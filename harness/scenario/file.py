@@ -217,8 +217,9 @@ def _parse_override(text: str, data: Document) -> tuple[Location, Any, str]:
     location = _split_key(key.strip(), data, option)
     # What a user names on the command line is where the user is.
     [parsed] = anchored({location[-1]: parsed}, Path.cwd()).values()
+    is_folder = location[:1] == ("applications",) and location[2:] == ("start_in",)
     names_a_file = location[-2:] in _NAMES_A_FILE
-    if names_a_file and isinstance(parsed, str):
+    if (names_a_file or is_folder) and isinstance(parsed, str):
         parsed = str(path_below(Path.cwd(), parsed))
     return location, parsed, option
 

@@ -95,3 +95,33 @@ def test_what_does_not_say_which_is_refused(tmp_path: Path, run: RunDir) -> None
     run.scenario.unlink()
     with pytest.raises(UsageError, match="keeps no scenario"):
         target(tmp_path, run.run_id)
+
+
+def test_programs_of_a_run_are_where_its_scenario_was(tmp_path: Path) -> None:
+    """The folder of the run has the scenario, and none of what its paths mean."""
+    own = tmp_path / "own"
+    (own / "app").mkdir(parents=True)
+    (own / "app" / "billing").touch(mode=0o755)
+    (own / "theirs").mkdir()
+    (own / "theirs" / "worker.toml").write_text(
+        'library = "theirs"\nsystem = "kafka"\nabout = "x"\nlanguage = "other"\nroles = ["producer"]\n'
+        'versions = "all"\n[other]\ndefault = "1.2.0"\ncommand = ["true"]\n'
+    )
+    (own / "mine.yaml").write_text(
+        "name: mine\n"
+        "workers: [theirs]\n"
+        "topics: {orders: {}, invoices: {}}\n"
+        "load: {producers: {shop: {client: theirs, topics: [orders]}}}\n"
+        "applications:\n"
+        "  billing: {run: [./billing], start_in: app, from: orders, to: {topic: invoices}}\n"
+    )
+    scenario = read_scenario(str(own / "mine.yaml"))
+    run = RunDir(tmp_path / "20261129-run").create()
+    run.scenario.write_text(scenario.text)
+    (plan,) = choose_plans(scenario, seed=41, rounds=1, variant="")
+    write_json(run.plan, plan.model_dump(mode="json"))
+    write_json(run.manifest, {"command": "brokerstorm run own/mine.yaml", "workers": []})
+    write_result(run, failing())
+    data = pinned_data(target(tmp_path, run.run_id, cls="acked-lost"))
+    assert data["applications"]["billing"]["start_in"] == str(own / "app")
+    assert data["workers"] == [str(own / "theirs")]

@@ -174,8 +174,6 @@ def test_an_application_is_started_where_the_scenario_is(tmp_path: Path) -> None
     assert pinned(again)["applications"] == data["applications"]
     (plan,) = application_plans(again)
     assert plan.folder == str(folder)
-    kept = pinned(again, {"billing": "/where/a/run/was"})
-    assert kept["applications"]["billing"]["start_in"] == "/where/a/run/was"
 
 
 def test_an_application_keeps_its_settings() -> None:
