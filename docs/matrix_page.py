@@ -108,6 +108,7 @@ def _can(
                 **clients,
                 **{f"application-{name}-1": "application" for name in applications},
             },
+            applications={name: [f"application-{name}-1"] for name in applications},
             output_endpoints=applications,
             system=system,
         )

@@ -272,6 +272,7 @@ def _compiled(plan: Plan) -> Timeline:
         coordinated=coordinated(plan),
         clockless=clockless(plan),
         client_roles=client_roles(plan),
+        applications={each.name: each.instance_names for each in plan.applications},
         output_endpoints=[each.name for each in plan.applications if each.takes_requests],
         system=plan.system,
     )

@@ -47,7 +47,9 @@ def load_replay(run: RunDir) -> Timeline:
     topics = tuple(
         TopicSettings(t.name, t.partitions, t.replication, grows_to=t.grows_to) for t in plan.topics
     )
-    return Timeline(tuple(firings), plan.seed, plan.load_s, Inventory(topics, ()))
+    instances = {each.name: each.instance_names for each in plan.applications}
+    inventory = Inventory(topics, (), applications=instances, system=plan.system)
+    return Timeline(tuple(firings), plan.seed, plan.load_s, inventory)
 
 
 def _firing(fault: FaultRecord, epoch_ns: int) -> Firing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import cast
 
 from pydantic import Field
@@ -118,13 +119,16 @@ class Scaled(Injection):
         return "kept"
 
 
-def _instances(target: str, inventory: Inventory) -> list[str]:
-    """Names of the planned instances of applications that a target means."""
-    return [
-        name
-        for name, role in inventory.client_roles.items()
-        if role == "application" and is_target(target, name)
+def _instances(target: str, inventory: Inventory) -> Sequence[str]:
+    """The planned instances of the one application that a target means; none if it means a part of
+    one, or several."""
+    found = [
+        names
+        for names in inventory.applications.values()
+        if any(is_target(target, name) for name in names)
     ]
+    is_whole = len(found) == 1 and all(is_target(target, name) for name in found[0])
+    return found[0] if is_whole else ()
 
 
 class Scale(FaultKind[ScaleParams]):
@@ -138,12 +142,8 @@ class Scale(FaultKind[ScaleParams]):
         if not inventory.client_roles:
             return params  # a replay, or no run: not known
         chosen = _instances(params.target, inventory)
-        everyone = _instances("client:application", inventory)
-        alike = {name.removesuffix(f"-{number}") for number, name in enumerate(chosen, 1)}
-        firsts = {f"{name.rpartition('-')[0]}-1" for name in chosen}
-        is_part = any(first in everyone and first not in chosen for first in firsts)
-        if len(alike) != 1 or is_part:
-            known = ", ".join(everyone) or "none"
+        if not chosen:
+            known = ", ".join(chain.from_iterable(inventory.applications.values())) or "none"
             raise StepProblem(
                 "target", f"{params.target} is not an application; instances: {known}"
             )

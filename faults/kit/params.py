@@ -94,6 +94,8 @@ class Inventory:
     clockless: Mapping[str, str] = field(default_factory=dict)
     #: Client -> producer, consumer or pipeline: what its process is; none = unknown.
     client_roles: Mapping[str, str] = field(default_factory=dict)
+    #: Application -> names of the instances that the plan starts.
+    applications: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Applications whose outputs are requests to an endpoint of the run.
     output_endpoints: Collection[str] = ()
     #: Name in `harness.systems`.

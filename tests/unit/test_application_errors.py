@@ -10,6 +10,7 @@ import yaml
 
 from experiments.plans import choose_plans
 from experiments.resolved import Resolved
+from faults.schedule.timeline import Timeline
 from harness.errors import ScenarioError
 from harness.plan.applications import application_plans
 from harness.plan.build import build_plan
@@ -303,6 +304,24 @@ def test_a_fault_scales_one_application_to_another_number(tmp_path: Path) -> Non
         "client:shop", 5
     )
     assert "client:billing-2 is not an application" in step("client:billing-2", 5)
+    assert "client:billing-1 is not an application" in step("client:billing-1", 5)
+
+
+def test_two_applications_with_one_stem_are_scaled_each_by_itself(tmp_path: Path) -> None:
+    applications = {
+        "billing-1": {**GOOD, "to": {"http": True}},
+        "billing-2": {**GOOD, "to": {"http": True}},
+    }
+
+    def scales(target: str) -> list[Timeline]:
+        faults = [{"fault": "scale", "target": target, "to": 3, "at": 1}]
+        made = scenario(tmp_path, applications=applications, faults=faults)
+        return Resolved(plans=[build_plan(load_scenario(made), seed=1)]).timelines
+
+    assert scales("client:billing-1")
+    assert scales("client:billing-2")
+    with pytest.raises(ScenarioError, match="client:billing is not an application"):
+        scales("client:billing")
 
 
 @pytest.mark.parametrize("in_variant", [False, True])

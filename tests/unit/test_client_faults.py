@@ -94,9 +94,10 @@ class Instances(Lives):
 
 def prepared(kind: str, lives: Lives | None, target: str, **keys: Any) -> Any:
     names = lives.processes if isinstance(lives, Instances) else ()
-    roles = {name: name.partition("-")[0] for name in names}
+    billing = [name for name in names if name.startswith("application-")]
     view = ClusterView(
-        SimpleNamespace(runtime=SimpleNamespace(nodes=())), Inventory((), (), client_roles=roles)
+        SimpleNamespace(runtime=SimpleNamespace(nodes=())),
+        Inventory((), (), applications={"billing": billing}),
     )  # type: ignore[arg-type]
     if lives is not None:
         view.lives, view.clients = lives, lives.pids

@@ -14,6 +14,7 @@ from harness.contracts.ledger import LedgerEntry
 from harness.errors import HealError, ScenarioError, UsageError
 from harness.rundir import RunDir, read_jsonl, write_json
 from tests.planted.plans import build_plan
+from tests.planted.tiny_applications import applied
 from tests.unit.fault_cluster import NAMES, StateCluster
 from tests.unit.fault_engine.rig import Rig, kill
 
@@ -53,6 +54,19 @@ def test_replay_hits_the_same_nodes_at_the_real_times(tmp_path: Path, run: RunDi
     repeated = [row for row in read_jsonl(again.faults) if row["event"] == "inject"]
     assert [row["targets"] for row in repeated] == [row["targets"] for row in injected]
     assert [row["params"] for row in repeated] == [row["params"] for row in injected]
+
+
+def test_a_replay_knows_the_instances_and_the_system(tmp_path: Path, run: RunDir) -> None:
+    """Without them, `scale` was skipped, and the promises of a power loss were Kafka's."""
+    first = Rig(StateCluster(), run, kill(0.1, 0.2, target="kafka-1"))
+    first.injector.join(10)
+    write_json(run.manifest, {"epoch_ns": first.epoch_ns})
+    plan = build_plan(topics={"orders": 6}, seed=7).model_dump(mode="json")
+    billing = applied().plan.applications[0].model_dump(mode="json")
+    write_json(run.plan, {**plan, "system": "nats", "applications": [billing]})
+    inventory = faults.load_replay(run).inventory
+    assert inventory.system == "nats"
+    assert inventory.applications == {"billing": ["application-billing-1", "application-billing-2"]}
 
 
 def test_nothing_to_replay(run: RunDir) -> None:
