@@ -60,6 +60,7 @@ KEPT: Final[Mapping[type[Part], frozenset[str]]] = {
 #: Seconds of load that are always left before the first fault and after the last one.
 _LEAST_BEFORE_S, _LEAST_BEHIND_S = 1.0, 2.0
 _DURATION: Final[Location] = ("load", "duration")
+_PAYLOAD: Final[Location] = ("load", "payload")
 BEFORE: Final[Location] = (*_DURATION, "before")
 BEHIND: Final[Location] = (*_DURATION, "behind")
 
@@ -155,6 +156,8 @@ def shape_of(scenario: Scenario, data: Document) -> Shape:
         data: the scenario as `pinned` writes it.
     """
     found = [*_of(scenario, ()), *_of_faults(data.get("faults", []), next(iter(data["topics"])))]
+    if scenario.applications:  # they read messages of this shape
+        found = [(each, value) for each, value in found if each.at != _PAYLOAD]
     before_s, behind_s = _calm_s(data)
     if _events_s(data):
         found += _down(Group.TIME, BEFORE, before_s, _LEAST_BEFORE_S)
@@ -260,7 +263,9 @@ def _down(group: Group, at: Location, value: float, least: float) -> Found:
     while value > least:
         value = max(
             least,
-            math.ceil(value / _FACTOR) if isinstance(value, int) else round(value / _FACTOR, 1),
+            min(value - 1, math.ceil(value / _FACTOR))  # of 1, a quarter is 1 again
+            if isinstance(value, int)
+            else round(value / _FACTOR, 1),
         )
         step += 1
         yield Reduction(group, at, step), value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,7 +22,17 @@ from experiments.plans import read_scenario
 from experiments.resolved import key_of
 from experiments.shrink.ddmin import ddmin, single
 from experiments.shrink.document import not_tried, smallest_text
-from experiments.shrink.reductions import KEPT, SIZES, Reduction, Shape, cost, pinned, shape_of
+from experiments.shrink.reductions import (
+    KEPT,
+    SIZES,
+    Group,
+    Reduction,
+    Shape,
+    _down,
+    cost,
+    pinned,
+    shape_of,
+)
 from experiments.shrink.search import Search, Wanted, only_class, why_nothing
 from experiments.shrink.targets import pinned_data, read_target
 from harness.contracts.plan import Plan
@@ -176,10 +187,20 @@ def test_an_application_is_started_where_the_scenario_is(tmp_path: Path) -> None
     assert plan.folder == str(folder)
 
 
+def test_a_number_that_may_be_0_goes_down_to_it() -> None:
+    """The search never began, and its memory grew until the machine had none."""
+    steps = [each for each in islice(_down(Group.STEPS, ("faults", 0, "to"), 4, 0), 100)]
+    assert [value for _, value in steps] == [1, 0]
+
+
 def test_an_application_keeps_its_settings() -> None:
-    """Without a variable, or with another promise, it would show something else."""
-    scenario = read_scenario("scenarios/app-python.yaml", ("applications.billing.order=partition",))
+    """Without a variable, with another promise or with inputs of another shape, it would show
+    something else."""
+    scenario = read_scenario(
+        "scenarios/app-python.yaml", ("applications.billing.order=partition", "load.payload=200")
+    )
     shape = shape_of(scenario, pinned(scenario))
+    assert not [each for each in shape.reductions if "payload" in each.at]
     own = {each.at for each in shape.reductions if each.at[:1] == ("applications",)}
     assert own == {("applications", "billing"), ("applications", "billing", "instances")}
 
