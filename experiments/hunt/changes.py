@@ -192,6 +192,8 @@ def _settings(data: Document, choices: Choices) -> list[_Setting]:
     client."""
     found = [_Setting(change=_change_topic), _Setting(change=_change_lanes)]
     for key, values in _LOAD.items():
+        if key == "payload" and data.get("applications"):
+            continue  # they read messages of this shape
         found.append(_Setting(change=partial(_change_load, key=key, values=values)))
     for side, counts in _COUNTS.items():
         clients = data["load"].get(side, {})
@@ -317,7 +319,11 @@ def _mean_bytes(payload: Any) -> float:
 def _change_topic(data: Document, draw: _Draw) -> str:
     name = draw.rng.choice(sorted(data["topics"]))
     topic = data["topics"][name]
-    if "count" in topic:
+    programs = data.get("applications", {}).values()
+    # A program may know how many partitions there are.
+    if "count" in topic or any(
+        name in (each["from"], each["to"].get("topic")) for each in programs
+    ):
         return ""
     return _set(topic, "partitions", draw.rng.choice(_PARTITIONS), f"topics.{name}.partitions")
 

@@ -517,6 +517,18 @@ def test_a_changed_step_differs_in_one_key_and_still_fits() -> None:
     assert faults.change_step({"mix": {}}, INVENTORY, rng, LOAD_S) is None
 
 
+def test_a_change_leaves_what_applications_read() -> None:
+    """A program would skip messages of another shape, which would be called a broken promise."""
+    billing = {"run": ["true"], "from": "orders", "to": {"http": True}}
+    scenario = {**SCENARIO, "applications": {"billing": billing}}
+    scenario["load"] = {**SCENARIO["load"], "payload": {"template": "{id}"}}
+    for seed in range(50):
+        made = changed(scenario, [], CHOICES, random.Random(seed), explores=True)
+        assert made is not None
+        assert made.scenario["load"]["payload"] == {"template": "{id}"}
+        assert made.scenario["topics"] == SCENARIO["topics"]
+
+
 def test_a_change_leaves_the_scenario_that_it_is_made_from() -> None:
     before = repr(SCENARIO)
     found = [changed(SCENARIO, [], CHOICES, random.Random(seed)) for seed in range(200)]
