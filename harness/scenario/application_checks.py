@@ -49,13 +49,11 @@ def application_problems(scenario: Scenario) -> Iterator[Problem]:
         yield from wrong
         if spec.image:
             yield from _image_problems(at, spec)
-        elif spec.run and not wrong:
+        elif not spec.run:
+            yield from _elsewhere_problems(at, spec, scenario)
+        elif not wrong:
             folder = path_below(scenario.folder, spec.start_in)
             yield from _program_problems((*at, "run", 0), spec.run[0], folder)
-        elif spec.run:
-            pass  # where to look for the program is not known
-        else:
-            yield from _elsewhere_problems(at, spec, scenario)
         yield from _ready_problems(at, spec, scenario)
         if spec.identity is None and payload_template(scenario.load.payload):
             sentence = "is needed with a payload from a template, such as {json: /order/id}"
