@@ -77,7 +77,8 @@ def test_the_module_path_follows_from_the_version(
 def test_what_is_no_version_is_refused(worker: WorkerSpec, version: str) -> None:
     with pytest.raises(UsageError, match="hello"):
         go_build.module_of(worker, version)
-    assert not go_build.readiness(worker, version).ok
+    with pytest.raises(UsageError, match="hello"):
+        go_build.readiness(worker, version)
 
 
 def test_near_versions_are_those_around() -> None:

@@ -73,3 +73,26 @@ def test_of_two_rules_about_a_request_the_older_one_decides(proxy: Proxy) -> Non
             answer = client.recv(100)
     assert struct.unpack_from(">ih", answer, 4) == (1, 7)
     assert {name: each["met"] for name, each in proxy.rules().items()} == {"a": 0, "b": 1}
+
+
+@pytest.mark.parametrize("is_relayed", [False, True])
+def test_a_connection_to_a_node_that_is_away_is_reset(proxy: Proxy, is_relayed: bool) -> None:
+    """Without the proxy it would be refused. An orderly end is what a broker does that closes a
+    connection, and clients may take it for a wrong configuration."""
+    listen, upstream = Endpoint("127.0.0.1", free_port()), Endpoint("127.0.0.1", free_port())
+    proxy.wait_up()
+    if is_relayed:
+        upstream = proxy.open_relay("r", upstream, "kafka", None)
+    proxy.populate([Route("clients", "broker", "client", listen, upstream)])
+    assert [is_reset(listen) for _ in range(50)] == [True] * 50
+
+
+def is_reset(end: Endpoint) -> bool:
+    """Whether a connection that sends something is reset, and not closed in good order."""
+    try:
+        with socket.create_connection((end.host, end.port), timeout=10) as client:
+            client.sendall(b"hello")
+            client.recv(1)
+    except ConnectionError:
+        return True
+    return False

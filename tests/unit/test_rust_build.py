@@ -93,7 +93,8 @@ def test_a_version_is_that_of_the_package(worker: WorkerSpec, version: str, take
 def test_what_is_no_version_is_refused(worker: WorkerSpec, version: str) -> None:
     with pytest.raises(UsageError, match="hello"):
         rust_build.client_of(worker, version)
-    assert not rust_build.readiness(worker, version).ok
+    with pytest.raises(UsageError):
+        rust_build.readiness(worker, version)
 
 
 def test_sources_ask_for_the_version_and_for_the_kit_beside_them(worker: WorkerSpec) -> None:

@@ -135,11 +135,12 @@ type answers struct {
 	rules  map[string]*rule
 	added  int // rules until now
 	asked  *history
+	away   *refusals
 }
 
-func newAnswers() *answers {
+func newAnswers(away *refusals) *answers {
 	return &answers{
-		relays: map[string]net.Listener{}, rules: map[string]*rule{}, asked: &history{last: map[asked]int64{}},
+		away: away, relays: map[string]net.Listener{}, rules: map[string]*rule{}, asked: &history{last: map[asked]int64{}},
 	}
 }
 
@@ -258,7 +259,7 @@ func (a *answers) openRelay(response http.ResponseWriter, request *http.Request)
 		}
 		return err
 	}
-	go serve(listener, asked.Upstream, converse)
+	go a.serve(listener, asked.Upstream, converse)
 	say(response, map[string]string{"listen": listener.Addr().String()})
 }
 
@@ -332,7 +333,7 @@ func say(response http.ResponseWriter, what any) {
 }
 
 // serve accepts connections until the relay is closed.
-func serve(listener net.Listener, upstream string, converse func(client, server link) error) {
+func (a *answers) serve(listener net.Listener, upstream string, converse func(client, server link) error) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -342,7 +343,7 @@ func serve(listener net.Listener, upstream string, converse func(client, server 
 			client := conn.(link)
 			conn, err := net.Dial("tcp", upstream)
 			if err != nil {
-				resetLink(client)
+				a.away.reset(client)
 				return
 			}
 			server := conn.(link)

@@ -25,8 +25,10 @@ func main() {
 	flag.Var(&splits, "split", about)
 	flag.Parse()
 	zerolog.TimestampFunc = func() time.Time { return time.Now().UTC() }
-	logger := zerolog.New(os.Stdout).Level(zerolog.WarnLevel).With().Timestamp().Logger()
+	away := &refusals{log: os.Stdout}
+	logger := zerolog.New(away).Level(zerolog.WarnLevel).With().Timestamp().Logger()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), logger)
+	away.routes = server.Collection
 	for _, split := range splits {
 		if err := split.serve(server.Collection); err != nil {
 			log.Fatal(err)
@@ -34,7 +36,7 @@ func main() {
 	}
 	api := &http.Server{
 		Addr:         net.JoinHostPort(*host, *port),
-		Handler:      newAnswers().handle(server.Routes()),
+		Handler:      newAnswers(away).handle(server.Routes()),
 		WriteTimeout: apiTimeout,
 		ReadTimeout:  apiTimeout,
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/Shopify/toxiproxy/v2"
 )
@@ -79,8 +80,9 @@ func (s split) pass(client *net.TCPConn, routes *toxiproxy.ProxyCollection) {
 	server := conn.(*net.TCPConn)
 	var both sync.WaitGroup
 	both.Add(2)
-	go relay(server, client, &both)
-	go relay(client, server, &both)
+	var toServer, toClient atomic.Bool
+	go relay(server, client, &toServer, &toClient, &both)
+	go relay(client, server, &toClient, &toServer, &both)
 	both.Wait()
 	client.Close()
 	server.Close()
@@ -104,14 +106,16 @@ func (s split) addressFor(role string, routes *toxiproxy.ProxyCollection) string
 }
 
 // relay copies until the source ends its direction. A connection that is reset is reset on the other side, too:
-// the client sees what it would see without the splitter.
-func relay(to, from *net.TCPConn, done *sync.WaitGroup) {
+// the client sees what it would see without the splitter. ended and back: whether this direction was ended, and the
+// other one.
+func relay(to, from *net.TCPConn, ended, back *atomic.Bool, done *sync.WaitGroup) {
 	defer done.Done()
-	if _, err := io.Copy(to, from); err != nil {
+	if _, err := io.Copy(to, from); err != nil || wasReset(from, back) {
 		reset(to)
 		reset(from)
 		return
 	}
+	ended.Store(true)
 	to.CloseWrite()
 }
 
