@@ -18,7 +18,7 @@ import (
 
 const (
 	// How long toxiproxy may take to keep a connection that it has opened, and how often it is asked.
-	keptAfter = time.Second
+	keptAfter = time.Second / 4
 	askEvery  = time.Millisecond
 	// The state of a connection in the first byte of the kernel's tcp_info, once neither end can send.
 	tcpClosed = 7
