@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from experiments.bundle.archive import SUFFIX
@@ -96,9 +97,13 @@ def _bug(found: Discovery) -> Document:
 
 def bundle_found(root: RunDir, found: Discovery) -> str:
     """Write the bundle of its first round; returns why not, or an empty text."""
+    target = bundle_file(root, found)
+    for part in root.root.glob(f".{target.name}.part-*"):  # of a hunt that was killed
+        with suppress(OSError):
+            part.unlink()
     try:
         first = RunDir(root.root / found.rounds[0])
-        make_bundle(first, bundle_file(root, found), _MOST_BYTES, os.environ)
+        make_bundle(first, target, _MOST_BYTES, os.environ)
     except BrokerstormError as error:
         return f"no bundle of {found.rounds[0]}: {' '.join(str(error).split())}"
     return ""

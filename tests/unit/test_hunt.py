@@ -22,7 +22,13 @@ from experiments.experiment import RoundRequest
 from experiments.hunt.changes import Choices, changed
 from experiments.hunt.conduct import strange_conduct
 from experiments.hunt.corpus import Corpus, CorpusEntry, name_of, read_corpus, write_entry
-from experiments.hunt.discoveries import found_file, known_bugs, smallest_file, write_found
+from experiments.hunt.discoveries import (
+    bundle_found,
+    found_file,
+    known_bugs,
+    smallest_file,
+    write_found,
+)
 from experiments.hunt.features import features_of, masked, power_of_two
 from experiments.hunt.hunting import (
     HuntRequest,
@@ -303,6 +309,16 @@ def test_what_was_found_is_played_with_the_reference_client() -> None:
     assert (found.reference_judged, found.reference_shown) == (REPEATS, 0)
     assert (hunting.played, hunting.judged) == (40, 40 - REPEATS)
     assert "franz-go" not in hunting.seen
+
+
+def test_what_a_killed_hunt_left_of_a_bundle_is_removed(tmp_path: Path) -> None:
+    root = RunDir(tmp_path).create()
+    left = tmp_path / ".found-1.tar.gz.part-abc"
+    left.write_bytes(b"half of it")
+    entry = CorpusEntry(scenario=SCENARIO, seed=1, features=())
+    one = Discovery(number=1, what=("acked-lost",), entry=entry, rounds=["round-0001"])
+    assert bundle_found(root, one).startswith("no bundle of round-0001: ")
+    assert not left.exists()
 
 
 def test_what_was_found_is_made_smaller_in_a_part_of_the_time(tmp_path: Path) -> None:
