@@ -111,7 +111,8 @@ class Shape:
         made: Document = _made(self.data, (), self.gone(applied), chosen)
         _forget_topics(made)
         before_s, behind_s = _calm_s(self.data)
-        return _timed(made, chosen.get(BEFORE, before_s), chosen.get(BEHIND, behind_s))
+        most_s = _seconds(self.data["load"]["duration"])
+        return _timed(made, chosen.get(BEFORE, before_s), chosen.get(BEHIND, behind_s), most_s)
 
     def shown_by(self, seconds: float) -> Shape:
         """The same, with the time after the last fault that shows what shows after so many seconds
@@ -319,15 +320,20 @@ def _calm_s(data: Document) -> tuple[float, float]:
     duration_s, events = _seconds(data["load"]["duration"]), _events_s(data)
     if not events:
         return 0.0, duration_s
-    return min(first for first, _ in events), max(0.1, duration_s - max(last for _, last in events))
+    last_s = min(duration_s, max(last for _, last in events))
+    return min(first for first, _ in events), max(0.1, duration_s - last_s)
 
 
-def _timed(data: Document, before_s: float, behind_s: float) -> Document:
+def _timed(data: Document, before_s: float, behind_s: float, most_s: float) -> Document:
     """The same with so much calm at both ends: what happens comes earlier, the load is as long as
-    needed."""
+    needed.
+
+    Args:
+        most_s: the load before. A fault says how long it lasts at most, which may be much longer.
+    """
     events = _events_s(data)
     first_s = min((first for first, _ in events), default=before_s)
-    last_s = max((last for _, last in events), default=before_s)
+    last_s = min(most_s, max((last for _, last in events), default=before_s))
     by_s = before_s - first_s
     data["load"]["duration"] = seconds_text(last_s + by_s + behind_s)
     if by_s:

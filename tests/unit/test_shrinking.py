@@ -23,12 +23,14 @@ from experiments.resolved import key_of
 from experiments.shrink.ddmin import ddmin, single
 from experiments.shrink.document import not_tried, smallest_text
 from experiments.shrink.reductions import (
+    BEFORE,
     KEPT,
     SIZES,
     Group,
     Reduction,
     Shape,
     _down,
+    _seconds,
     cost,
     pinned,
     shape_of,
@@ -191,6 +193,16 @@ def test_a_number_that_may_be_0_goes_down_to_it() -> None:
     """The search never began, and its memory grew until the machine had none."""
     steps = [each for each in islice(_down(Group.STEPS, ("faults", 0, "to"), 4, 0), 100)]
     assert [value for _, value in steps] == [1, 0]
+
+
+def test_the_load_does_not_become_longer() -> None:
+    """Starts of instances may take a minute, and the load was extended by it."""
+    fault = '{fault: scale, target: "client:billing", to: 4, at: 13s, for: 3s}'
+    scenario = read_scenario("scenarios/app-python.yaml", (f"faults=[{fault}]",))
+    shape = shape_of(scenario, pinned(scenario))
+    assert _seconds(shape.without([])["load"]["duration"]) <= 28.1
+    earlier = Reduction(Group.TIME, BEFORE, 1)
+    assert _seconds(shape.without([earlier])["load"]["duration"]) <= 28.1 - 9
 
 
 def test_an_application_keeps_its_settings() -> None:
