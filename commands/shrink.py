@@ -113,6 +113,8 @@ def _show(settings: Settings, search: Search, root: RunDir, out: Path) -> int:
             begun = f"rounds played: {played}, too few to say" if played else "no round was played"
             said = steps[0].said if steps else begun
             paragraph(f"{search.cls or 'a class'} cannot be kept: the scenario as it is: {said}")
+            if not steps:
+                paragraph(f"`brokerstorm shrink --resume {root.run_id}` continues")
             return
         paragraph(f"{search.cls} still shows without:")
         nothing = "nothing: all of it is needed" if search.is_whole else "nothing so far"

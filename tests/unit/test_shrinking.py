@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.findings import Result
+from commands.shrink import _show
 from experiments.experiment import RoundRequest, Strategy
 from experiments.judging import RoundOutcome, outcome_of
 from experiments.plans import read_scenario
@@ -276,6 +277,16 @@ def test_a_search_that_was_cut_off_goes_on_without_playing_a_round_twice(
     assert resumed.smallest == straight.smallest
     assert resumed.steps == straight.steps
     assert cut.played + rest.played == whole.played
+
+
+def test_a_search_that_ended_before_its_first_answer_says_how_it_continues(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = cast("Any", SimpleNamespace(show=lambda document, text: text()))
+    search, root = Scripted(lambda data: True).search(), RunDir(tmp_path / "20261129-shrink-x")
+    assert _show(settings, search, root, tmp_path / "smallest.yaml") == 3
+    told = capsys.readouterr()
+    assert "shrink --resume 20261129-shrink-x` continues" in told.out + told.err
 
 
 def test_what_plan_refuses_is_passed_over_without_a_round() -> None:
