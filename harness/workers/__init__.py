@@ -195,7 +195,8 @@ _PINNED: dict[tuple[Path, str], str] = {}
 
 
 def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:
-    """Whether a client can be used; builds and downloads nothing.
+    """Whether a client can be used; builds and downloads nothing. A build of this machine that is
+    not there is not ready.
 
     Raises:
         UsageError: ``client_version`` is not a version, or one that this worker is not for.
@@ -207,6 +208,10 @@ def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:
         return TOOLCHAINS[worker.language].readiness(worker, pinned(worker, client_version))
     except EnvironmentNotReady as error:
         return Readiness(False, str(error), error.hint)
+    except UsageError as error:
+        if is_own(client_version) or client_version.startswith(java_build.JARS):
+            return Readiness(False, str(error), error.hint)
+        raise
 
 
 def released(worker: WorkerSpec, client_version: str = "") -> list[str]:
