@@ -154,6 +154,21 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
         } catch (KafkaException error) {
             session.report.error(error.getClass().getSimpleName(), ErrorTexts.text(error));
             noteDeath(error);
+            if (Outcomes.isHeldBack(error)) {
+                readAgain();
+            }
+        }
+    }
+
+    /** The bytes may have been damaged on their way only, so they are fetched once more, from what was committed. */
+    private void readAgain() {
+        if (isReader) {
+            assigned.now.forEach(place -> positions.putIfAbsent(place, consumer.position(place)));
+        }
+        consumer.unsubscribe();
+        subscribe();
+        if (isReader) {
+            positions.forEach(consumer::seek);
         }
     }
 

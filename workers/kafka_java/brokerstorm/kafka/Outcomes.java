@@ -13,6 +13,7 @@ import java.util.Set;
  * clients lack some.
  */
 final class Outcomes {
+    private static final String HELD_BACK = "please seek past the record";
     /** The broker checks these before it appends, and the client does not retry them. */
     private static final Set<String> REJECTED = Set.of(
             "RecordTooLargeException", "RecordBatchTooLargeException", "InvalidTopicException",
@@ -54,6 +55,11 @@ final class Outcomes {
         }
         String text = String.valueOf(error.getMessage());
         return DEAD.stream().anyMatch(text::startsWith) ? Death.ERROR : null;
+    }
+
+    /** Whether a consumer keeps a batch that it cannot read, and throws until its application goes past it or away. */
+    static boolean isHeldBack(Throwable error) {
+        return String.valueOf(error.getMessage()).contains(HELD_BACK);
     }
 
     int of(Throwable error) {

@@ -165,6 +165,10 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
             }
         } catch (KafkaException error) {
             failed("poll", error);
+            if (Outcomes.isHeldBack(error)) { // fetched once more, from what was committed
+                consumer.unsubscribe();
+                consumer.subscribe(topics, this);
+            }
         }
     }
 
