@@ -15,7 +15,7 @@ from experiments.hunt.search import REPEATS, Discovery
 from experiments.plans import read_scenario
 from experiments.shrink.document import difference, smallest_text
 from experiments.shrink.words import file_text
-from harness.errors import BrokerstormError
+from harness.errors import BrokerstormError, Interrupted
 from harness.rundir import Document, RunDir, write_text
 from harness.scenario.bundled import bundled_bugs
 from harness.scenario.file import variants
@@ -96,7 +96,11 @@ def _bug(found: Discovery) -> Document:
 
 
 def bundle_found(root: RunDir, found: Discovery) -> str:
-    """Write the bundle of its first round; returns why not, or an empty text."""
+    """Write the bundle of its first round; returns why not, or an empty text.
+
+    Raises:
+        Interrupted: a signal; nothing is left of the bundle.
+    """
     target = bundle_file(root, found)
     for part in root.root.glob(f".{target.name}.part-*"):  # of a hunt that was killed
         with suppress(OSError):
@@ -104,6 +108,8 @@ def bundle_found(root: RunDir, found: Discovery) -> str:
     try:
         first = RunDir(root.root / found.rounds[0])
         make_bundle(first, target, _MOST_BYTES, os.environ)
+    except Interrupted:
+        raise
     except BrokerstormError as error:
         return f"no bundle of {found.rounds[0]}: {' '.join(str(error).split())}"
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from analysis.report.documents import read_result
 from bench.hunt_against_dice import ROOT, BugSearch, results, table
 from cli import main
 from experiments.experiment import RoundRequest
+from experiments.hunt import discoveries
 from experiments.hunt.changes import Choices, changed
 from experiments.hunt.conduct import strange_conduct
 from experiments.hunt.corpus import Corpus, CorpusEntry, name_of, read_corpus, write_entry
@@ -47,7 +49,7 @@ from experiments.shrink.reductions import pinned, shape_of
 from experiments.shrink.search import Search, Wanted
 from experiments.shrink.words import file_text
 from harness.contracts.rows import Manifest, MetricRow, WorkerRow
-from harness.errors import UsageError, WorkerError
+from harness.errors import Interrupted, UsageError, WorkerError
 from harness.rundir import RunDir, write_jsonl
 from harness.scenario.file import variants
 from harness.scenario.model import Scenario
@@ -319,6 +321,19 @@ def test_what_a_killed_hunt_left_of_a_bundle_is_removed(tmp_path: Path) -> None:
     one = Discovery(number=1, what=("acked-lost",), entry=entry, rounds=["round-0001"])
     assert bundle_found(root, one).startswith("no bundle of round-0001: ")
     assert not left.exists()
+
+
+def test_a_hunt_that_is_stopped_while_it_packs_a_bundle_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*given: object) -> None:
+        raise Interrupted("stopped by SIGINT", signal_number=signal.SIGINT)
+
+    monkeypatch.setattr(discoveries, "make_bundle", stopped)
+    entry = CorpusEntry(scenario=SCENARIO, seed=1, features=())
+    one = Discovery(number=1, what=("acked-lost",), entry=entry, rounds=["round-0001"])
+    with pytest.raises(Interrupted):
+        bundle_found(RunDir(tmp_path).create(), one)
 
 
 def test_what_was_found_is_made_smaller_in_a_part_of_the_time(tmp_path: Path) -> None:
