@@ -252,11 +252,12 @@ class ApplicationProcess:
         if self._process is None:
             return
         self._process.kill()
-        unmarked = [] if self.t_end_ns else [*self._children, *self._session()]
-        for each in unmarked:
-            with contextlib.suppress(psutil.Error):
+        killed = []
+        for each in [] if self.t_end_ns else [*self._children, *self._session()]:
+            with contextlib.suppress(psutil.Error):  # one of another user
                 each.kill()  # nothing if its number is another process's by now
-        wait_while(lambda: any(map(_runs, unmarked)), _GONE_S, every_s=0.02)
+                killed.append(each)
+        wait_while(lambda: any(map(_runs, killed)), _GONE_S, every_s=0.02)
         rest = (each for each in run_processes(self._run_id) if self._is_of_instance(each[0].pid))
         with contextlib.suppress(EnvironmentNotReady):  # one of another user, which `clean` names
             end(rest, timeout_s=_GONE_S)
