@@ -76,6 +76,15 @@ def test_a_program_in_an_image_needs_no_program_on_this_machine(tmp_path: Path) 
     assert own.instance_names == ["application-billing"]
 
 
+def test_a_folder_of_the_command_line_is_where_the_user_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here" / "app").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    loaded = load_scenario(scenario(tmp_path), overrides=("applications.billing.start_in=app",))
+    assert application_plans(loaded)[0].folder == str(tmp_path / "here" / "app")
+
+
 def test_variables_of_the_environment_are_text_as_programs_read_it(tmp_path: Path) -> None:
     loaded = load_scenario(scenario(tmp_path, application={"env": {"DEBUG": True, "N": 3}}))
     assert application_plans(loaded)[0].env == {"DEBUG": "true", "N": "3"}
