@@ -289,7 +289,7 @@ class Context:
 
     Attributes:
         has_offsets: positions are numbers that the audit's bounds can be compared with.
-        orders_by_connection: see `harness.systems.base.System`.
+        brokers_time_acks, orders_by_connection: see `harness.systems.base.System`.
         has_queues_only: no stream is a log (`is_queue`).
         term: what a stretch under one leader is called and numbered by; empty = it has no number.
         terms: who led which stream, by its id; without streams whose leaders were not recorded.
@@ -314,6 +314,7 @@ class Context:
 
     run_id: str = ""
     has_offsets: bool = True
+    brokers_time_acks: bool = False
     orders_by_connection: bool = False
     has_queues_only: bool = False
     term: str = ""

@@ -90,6 +90,7 @@ def context_of(
         run_id=manifest.run_id,
         has_offsets=system.has_offsets,
         orders_by_connection=system.orders_by_connection,
+        brokers_time_acks=system.brokers_time_acks,
         has_queues_only=all(system.removes_settled(topic.config) for topic in plan.topics),
         term=system.term,
         terms=_terms(leaderships),

@@ -86,7 +86,9 @@ DELIVERY: Final = (
         sentence="delivered again although the application acknowledged it in time",
         example="ack timeout 1 s: given 7 at 5.00 s, acknowledged at 5.05 s, given [7] at 6.2 s",
         explanation=(
-            "The acknowledgement timeout starts when the application is given the message. Every "
+            "The acknowledgement timeout starts when the application is given the message. On NATS "
+            "it starts when the server sends it, and it may have waited in the client: there, the "
+            "time since the producer sent the message must be within the timeout. Every "
             "message of the batch was acknowledged within it, or the timeout had not even passed. "
             "No message was negatively acknowledged, the consumer stayed connected, and no fault "
             "was active in between. So the client asked for a redelivery without a reason. This is "

@@ -99,6 +99,7 @@ class _Verdicts:
             self._confirmed = entries.latest(acks.confirmed.first(entries.rows))
         self._handed, self._acked = self._before, acks.called.first(repeats.row, self._before)
         self._nacked = acks.nacked.first(repeats.row, self._before)
+        self._sent = self._sent_ns()
         #: The same of each message alone: what the broker knows of single messages of a batch.
         self._own_acked, self._own_nacked = self._acked, self._nacked
         #: A member of a failover subscription may be told its turn before it was given what it
@@ -160,6 +161,16 @@ class _Verdicts:
         at = order[np.searchsorted(assignments.delivery[order], self._repeats.before)]
         return np.asarray(alive_ns[assignments.assignment[at]])
 
+    def _sent_ns(self) -> Array:
+        """When the message of each repeat was sent; 0 = not known."""
+        history = self._given.history
+        slots = history.log_slot[self._repeats.row]
+        sent_ns = np.zeros(len(slots), np.int64)
+        known = np.flatnonzero(slots >= 0)
+        known = known[history.sent[slots[known]] >= 0]
+        sent_ns[known] = history.of_send("t_start_ns", slots[known])
+        return sent_ns
+
     def _first_times(self, rows: Array) -> Array:
         """When each log row was first given out in the group; `NEVER`: it was not."""
         table, repeats = self._given.history.bucket.deliveries, self._repeats
@@ -177,10 +188,11 @@ class _Verdicts:
         timed = np.full(len(self._now), limit > 0)
         bound_ns = self._bound_ns
         nacked = self._nacked < self._now + bound_ns
-        in_time = (
-            timed & (self._acked - self._handed <= limit) & (self._acked < self._now - bound_ns)
-        )
-        young = timed & (self._now + bound_ns - self._handed < limit) & (self._acked >= self._now)
+        since = self._handed
+        if self._given.history.context.brokers_time_acks:  # it may have waited in the client
+            since = np.minimum(since, self._sent)
+        in_time = timed & (self._acked - since <= limit) & (self._acked < self._now - bound_ns)
+        young = timed & (self._now + bound_ns - since < limit) & (self._acked >= self._now)
         by_client = reading.subscription in ("shared", "key_shared")
         sought = self._is_sought
         premature = (in_time | young) & ~nacked & self._quiet() & by_client & ~sought

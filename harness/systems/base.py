@@ -68,6 +68,8 @@ class System:
         has_offsets: positions in a log are dense numbers.
         first_position: of the first message of a log. Where nothing was removed, its bounds begin
             at 0 all the same.
+        brokers_time_acks: the time to acknowledge a message begins when a broker sends it, and not
+            when the application is given it.
         orders_by_connection: brokers keep the order of messages that came by one connection. What
             was on its way when it ended may be stored after messages of the next connection.
         reads_uncommitted: the audit's reader is given what no transaction committed; else the admin
@@ -159,6 +161,7 @@ class System:
     has_offsets: ClassVar[bool] = False
     first_position: ClassVar[int] = 0
     orders_by_connection: ClassVar[bool] = False
+    brokers_time_acks: ClassVar[bool] = False
     reads_uncommitted: ClassVar[bool] = True
     reads_replicas: ClassVar[bool] = False
     runs_applications: ClassVar[bool] = False

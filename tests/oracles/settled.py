@@ -151,8 +151,12 @@ class Repeat:
             self.before["t_ns"],
         )
         limit = reading.ack_timeout_ns
-        in_time = bool(limit) and self.acked() < t_ns and self.acked() - self.handed() <= limit
-        young = bool(limit) and self.acked() >= t_ns and t_ns - self.handed() < limit
+        since = self.handed()
+        if self.facts.context.brokers_time_acks:  # it may have waited in the client
+            sent = self.facts.sent.get(identity(self.now))
+            since = min(since, sent["t_start_ns"] if sent else 0)
+        in_time = bool(limit) and self.acked() < t_ns and self.acked() - since <= limit
+        young = bool(limit) and self.acked() >= t_ns and t_ns - since < limit
         refused = self.nacked() < t_ns
         shared = reading.subscription in ("shared", "key_shared")
         calm = self.unhurt(before, t_ns) and self.same_connection()

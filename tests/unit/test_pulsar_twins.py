@@ -150,6 +150,18 @@ def waited(reading: ConsumerPromise, *given: int, for_s: float = 20.0) -> Histor
     return h
 
 
+@pytest.mark.parametrize("at_broker", [False, True])
+def test_a_timeout_that_a_broker_measures_may_have_passed_in_the_buffer_of_a_client(
+    at_broker: bool,
+) -> None:
+    """It is given 2 s after it was sent, acknowledged at once, and given again soon after that."""
+    h = timed(2_050, 2_900)
+    context = replace(context_from(h), brokers_time_acks=at_broker)
+    found = {(e.cls, e.split) for e in judged(h, context).episodes if e.cls != "not-dispatched"}
+    early = ("premature-redelivery", "acknowledged in time")
+    assert found == {("delivery-duplicate", "after ack timeout") if at_broker else early}
+
+
 DELIVERY_PAIRS = [
     Pair(
         "premature redelivery",

@@ -137,6 +137,7 @@ class Nats(System):
     }
     has_offsets = True
     orders_by_connection = True
+    brokers_time_acks = True
     reads_replicas = True
     runs_applications = True
     first_position = 1  # sequences of a stream
