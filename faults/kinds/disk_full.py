@@ -48,6 +48,8 @@ class DiskFilled(LimitedUntilWhole):
         for node in self.targets:
             if not self._said and self._disk.is_filled(node):
                 self._said = self._disk.try_write(node, _PROBE_BYTES)[0]
+                if not self._said:  # the node gave blocks back, as Kafka does when it ends
+                    self._disk.fill_disk(node)
 
     def shortage(self) -> str:
         """A write of ours failed, and the node shows that its own do. Nodes below the brokers lead

@@ -34,6 +34,7 @@ class HungryRuntime(StateRuntime):
         self.idle = False
         self.tries = 0
         self.dies_of: set[str] = set()
+        self.freed: set[str] = set()
         self.counts_anew = False
         self.gives_up = False
         self.given_up_s = 0.0
@@ -67,8 +68,11 @@ class HungryRuntime(StateRuntime):
     def fill_disk(self, node: str) -> None:
         self.calls.append(f"fill {node}")
         self.full.add(node)
-        if "disk" in self.dies_of:
+        self.freed.discard(node)
+        if "disk" in self.dies_of and self.is_running(node):
             self.kill(node)
+            if "disk, and frees blocks" in self.dies_of:
+                self.freed.add(node)
         # lives, and is in sync no more before its next start, once that is noticed
         if self.gives_up:
             shrink = threading.Timer(
@@ -84,7 +88,8 @@ class HungryRuntime(StateRuntime):
         return node in self.full
 
     def try_write(self, node: str, size: int) -> tuple[str, float]:
-        return ("ENOSPC" if node in self.full else "", 0.4 if node in self.slow else 0.01)
+        said = "ENOSPC" if node in self.full - self.freed else ""
+        return (said, 0.4 if node in self.slow else 0.01)
 
     def slow_disk(self, node: str, bytes_per_s: int | None) -> None:
         self._set(self.slow, node, bytes_per_s)
@@ -191,6 +196,18 @@ def test_a_node_that_lives_on_without_its_disk_and_does_not_come_back_is_started
     assert [call for call in cluster.runtime.calls if "kafka-2" in call] == [
         "fill kafka-2", "kill kafka-2", "start kafka-2",
     ]  # fmt: skip
+    assert hungry(cluster).untouched()
+
+
+def test_a_disk_stays_full_when_the_node_that_died_of_it_freed_blocks(
+    cluster: StateCluster, run: RunDir
+) -> None:
+    """Kafka gives back what it reserved for indexes."""
+    hungry(cluster).dies_of = {"disk", "disk, and frees blocks"}
+    rig = Rig(cluster, run, step("disk-full"))
+    rig.injector.join(20)
+    assert rig.rows("effect")[0]["effective"] is True, rig.rows()
+    assert "(a write got ENOSPC); kafka-2 died" in rig.rows("effect")[-1]["evidence"]
     assert hungry(cluster).untouched()
 
 
