@@ -90,7 +90,7 @@ def _ended(application: ApplicationFacts, death: Death, context: Context) -> Epi
 def _stalled(
     application: ApplicationFacts, since_ns: int, until_ns: int, text: str, context: Context
 ) -> Episode:
-    # A member that was told so joins with a new id, and brokers may wait for the former one.
+    # After a false answer, a member may join with a new id while the brokers wait for its old id.
     is_told = any(lie.since_ns < until_ns for lie in lies_about(context, "stall"))
     unmet = (*_unrestored(context), "answers-kept") if is_told else _unrestored(context)
     own, split = application.name, "application"

@@ -99,7 +99,6 @@ class _Verdicts:
             self._confirmed = entries.latest(acks.confirmed.first(entries.rows))
         self._handed, self._acked = self._before, acks.called.first(repeats.row, self._before)
         self._nacked = acks.nacked.first(repeats.row, self._before)
-        self._sent = self._sent_ns()
         #: The same of each message alone: what the broker knows of single messages of a batch.
         self._own_acked, self._own_nacked = self._acked, self._nacked
         #: A member of a failover subscription may be told its turn before it was given what it
@@ -190,7 +189,7 @@ class _Verdicts:
         nacked = self._nacked < self._now + bound_ns
         since = self._handed
         if self._given.history.context.brokers_time_acks:  # it may have waited in the client
-            since = np.minimum(since, self._sent)
+            since = np.minimum(since, self._sent_ns())
         in_time = timed & (self._acked - since <= limit) & (self._acked < self._now - bound_ns)
         young = timed & (self._now + bound_ns - since < limit) & (self._acked >= self._now)
         by_client = reading.subscription in ("shared", "key_shared")
