@@ -87,10 +87,24 @@ func resetWhenClosed(client string) {
 	sockets, _ := os.ReadDir("/proc/self/fd")
 	for _, each := range sockets {
 		number, _ := strconv.Atoi(each.Name())
-		if peer, err := syscall.Getpeername(number); err == nil && addressOf(peer) == wanted {
-			syscall.SetsockoptLinger(number, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
+		if !isTo(number, wanted) {
+			continue
 		}
+		own, err := syscall.Dup(number) // it may be closed, and another connection get its number
+		if err != nil {
+			continue
+		}
+		if isTo(own, wanted) {
+			syscall.SetsockoptLinger(own, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
+		}
+		syscall.Close(own)
 	}
+}
+
+// isTo tells whether a descriptor is a socket whose other end is a client.
+func isTo(number int, client netip.AddrPort) bool {
+	peer, err := syscall.Getpeername(number)
+	return err == nil && addressOf(peer) == client
 }
 
 func addressOf(end syscall.Sockaddr) netip.AddrPort {
